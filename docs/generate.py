@@ -34,8 +34,8 @@ def generate(title: str, generator: list[str], sources: list[Path]) -> str:
     """The text of one page; leaves with mlir-tblgen's own message if a .td file has an error."""
     parts = [f"# {title}\n"]
     for source in sources:
-        command = [LLVM / "bin" / "mlir-tblgen", *generator, source]
-        command += ["-I", LLVM / "include", "-I", INCLUDE, "-I", source.parent]
+        command = [f"{LLVM}/bin/mlir-tblgen", *generator, str(source)]
+        command += ["-I", f"{LLVM}/include", "-I", str(INCLUDE), "-I", str(source.parent)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(done.stderr)

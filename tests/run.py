@@ -3,10 +3,10 @@
 
     run.py [--build DIR] [--jobs N] [--only lit,ctest,pytest]
 
-Runs lit on DIR/tests/lit, CTest (GoogleTest) on DIR, and pytest on tests/python and tests/e2e; each writes
-a JUnit report into DIR/reports, which is what is counted. The last line is "N passed, N failed", with
-", N skipped" if any were. Exits 1 if a test failed, if a runner failed in another way, or if one ran
-no test at all.
+Runs lit on DIR/tests/lit, CTest (GoogleTest) on DIR, and pytest on tests/python and tests/e2e;
+each writes a JUnit report into DIR/reports, which is what is counted. The last line is
+"N passed, N failed", with ", N skipped" if any were. A runner that fails in another way, or that
+runs no test at all, counts as one failure. Exits 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def count(report: Path) -> Counts:
     """Count the test cases of a JUnit report."""
     counts = Counts()
     for case in ET.parse(report).iter("testcase"):
-        # CTest marks a test that could not start as "notrun" or "disabled", without a child element.
+        # CTest marks a test that could not start by its status alone.
         status = case.get("status", "run")
         if case.find("failure") is not None or case.find("error") is not None or status == "fail":
             counts.failed += 1

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Make the virtual environment .venv with the pinned packages (`make setup` runs this).
 
-    install_python.py packages    everything in requirements*.txt, at the versions of constraints.txt
-    install_python.py buddy       the package `buddy` of this tree, editable; needs no network
+    install_python.py packages   everything in requirements*.txt, at constraints.txt's versions
+    install_python.py buddy      the package `buddy` of this tree, editable; needs no network
 
 Runs under the system's Python with its standard library only. The environment variable TORCH_INDEX
 names a package index to take torch alone from (PyTorch's CPU wheels, for example).
@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import run_step
 
@@ -30,27 +31,28 @@ CONSTRAINTS = THIRDPARTY / "constraints.txt"
 OLDEST_PYTHON = (3, 11)
 
 
-def step(label: str, log: str, command: list[str | Path]) -> None:
+def step(label: str, log: str, command: list[str]) -> None:
     """Run `command` with progress; leave with its exit code when it fails."""
-    code = run_step.main([label, str(LOGS / log), *map(str, command)])
+    code = run_step.main([label, str(LOGS / log), *command])
     if code != 0:
         sys.exit(code)
 
 
-def pip(*arguments: str | Path) -> list[str | Path]:
+def pip(*arguments: str | Path) -> list[str]:
     """The command line of a pip that is held to the pinned versions."""
-    return [PYTHON, "-m", "pip", *arguments, "--disable-pip-version-check", "-c", CONSTRAINTS]
+    options = ["--disable-pip-version-check", "-c", str(CONSTRAINTS)]
+    return [str(PYTHON), "-m", "pip", *map(str, arguments), *options]
 
 
 def make_venv() -> None:
     """Make .venv, anew if it belongs to another Python than the one running."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if PYTHON.exists():
-        probe = [PYTHON, "-c", "import sys, pip; print('%d.%d' % sys.version_info[:2])"]
+        probe = [str(PYTHON), "-c", "import sys, pip; print('%d.%d' % sys.version_info[:2])"]
         found = subprocess.run(probe, capture_output=True, text=True).stdout.strip()
         if found == version:
             return
-    command = [sys.executable, "-m", "venv", "--clear", VENV]
+    command = [sys.executable, "-m", "venv", "--clear", str(VENV)]
     step(f"virtual environment (Python {version})", "venv.log", command)
 
 
@@ -58,21 +60,22 @@ def torch_is_installed() -> bool:
     """Whether .venv has torch at the pinned version (any build of it)."""
     pinned = [line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("torch==")]
     code = "import importlib.metadata as m; print('torch==' + m.version('torch').split('+')[0])"
-    found = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True).stdout.strip()
+    found = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True).stdout.strip()
     return [found] == pinned
 
 
-def planned(*arguments: str) -> list[dict]:
+def planned(*arguments: str) -> list[dict[str, Any]]:
     """What `pip install` of these arguments would bring, or [] if pip cannot say."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.json"
         command = pip("install", "--dry-run", "--quiet", "--report", report, *arguments)
         if subprocess.run(command, capture_output=True).returncode != 0:
             return []
-        return json.loads(report.read_text())["install"]
+        packages: list[dict[str, Any]] = json.loads(report.read_text())["install"]
+        return packages
 
 
-def download_bytes(packages: list[dict]) -> int | None:
+def download_bytes(packages: list[dict[str, Any]]) -> int | None:
     """The bytes that the planned packages take to download; None if some server does not say."""
     total = 0
     for package in packages:
@@ -88,8 +91,8 @@ def download_bytes(packages: list[dict]) -> int | None:
 def announce_torch() -> None:
     """Say beforehand when the only torch to be had is the CUDA build.
 
-    PyPI's x86-64 Linux wheels of torch are linked against a dozen CUDA libraries and do not load without
-    them, so they come along although nothing here uses a GPU.
+    PyPI's x86-64 Linux wheels of torch are linked against a dozen CUDA libraries and do not load
+    without them, so they come along although nothing here uses a GPU.
     """
     chosen = planned("--no-deps", "torch")
     if not chosen or "+cpu" in chosen[0]["metadata"]["version"]:
@@ -100,7 +103,7 @@ def announce_torch() -> None:
     size = download_bytes(packages)
     amount = f"{size / 1e9:.1f} GB" if size else "about 3 GB"
     print(
-        f"note: pip finds only the CUDA build of torch here: {amount} to download, about twice that on disk.\n"
+        f"note: pip finds only the CUDA build of torch: {amount} to download, twice that on disk.\n"
         "      The CPU build (0.2 GB) does the same for Buddy; to take it, stop now and run\n"
         "      make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu",
         flush=True,

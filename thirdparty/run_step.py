@@ -3,9 +3,9 @@
 
     run_step.py LABEL LOG COMMAND [ARGUMENT ...]
 
-On a terminal one line shows the label, the seconds gone by and the command's latest line; elsewhere a
-line is printed at the start, every 30 seconds and at the end. A failure prints the end of the log and
-exits with the command's code. Needs nothing but Python's standard library.
+On a terminal one line shows the label, the seconds gone by and the command's latest line;
+elsewhere a line is printed at the start, every 30 seconds and at the end. A failure prints the end
+of the log and exits with the command's code. Needs nothing but Python's standard library.
 """
 
 from __future__ import annotations
