@@ -57,19 +57,25 @@ def main(arguments: list[str]) -> int:
         reader = threading.Thread(target=copy_output, args=(process.stdout, log, latest))
         reader.start()
         next_beat = HEARTBEAT_SECONDS
-        while reader.is_alive():
-            reader.join(0.5)
-            seconds = time.monotonic() - start
-            if on_terminal:
-                width = shutil.get_terminal_size().columns - 1
-                print(
-                    f"\r\033[K{f'{label} {seconds:4.0f} s  {latest[0]}'[:width]}",
-                    end="",
-                    flush=True,
-                )
-            elif reader.is_alive() and seconds >= next_beat:
-                print(f"{label}: {seconds:.0f} s  {latest[0][:100]}", flush=True)
-                next_beat += HEARTBEAT_SECONDS
+        try:
+            while reader.is_alive():
+                reader.join(0.5)
+                seconds = time.monotonic() - start
+                if on_terminal:
+                    width = shutil.get_terminal_size().columns - 1
+                    print(
+                        f"\r\033[K{f'{label} {seconds:4.0f} s  {latest[0]}'[:width]}",
+                        end="",
+                        flush=True,
+                    )
+                elif reader.is_alive() and seconds >= next_beat:
+                    print(f"{label}: {seconds:.0f} s  {latest[0][:100]}", flush=True)
+                    next_beat += HEARTBEAT_SECONDS
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            print(f"\n{label}: interrupted", file=sys.stderr)
+            return 130
         code = process.wait()
     verdict = "done" if code == 0 else f"failed (exit {code})"
     clear = "\r\033[K" if on_terminal else ""
