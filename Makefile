@@ -24,6 +24,7 @@ MODEL ?=
 N ?= 64
 THREADS ?=
 PROMPT ?= The capital of France is
+unexport PROMPT
 export BUDDY_PROMPT := $(value PROMPT)
 
 .PHONY: help setup ready check llama lint format docs clean distclean

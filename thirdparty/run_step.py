@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 TAIL_LINES = 40
+ERROR_LINES = 5
 HEARTBEAT_SECONDS = 30.0
 
 
@@ -82,7 +83,10 @@ def main(arguments: list[str]) -> int:
     print(f"{clear}{label}: {verdict}, {time.monotonic() - start:.0f} s", flush=True)
     if code != 0:
         lines = log_name.read_text(errors="replace").splitlines()
-        print("\n".join(lines[-TAIL_LINES:]), file=sys.stderr)
+        tail = lines[-TAIL_LINES:]
+        # A compiler's notes can push its errors out of the tail.
+        errors = [line for line in lines[:-TAIL_LINES] if "error:" in line][:ERROR_LINES]
+        print("\n".join([*errors, *tail]), file=sys.stderr)
         print(f"The whole log: {log_name}", file=sys.stderr)
     return code
 
