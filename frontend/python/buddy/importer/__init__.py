@@ -1,0 +1,35 @@
+"""The importer: FX graphs of core ATen to MLIR.
+
+    gm = prepare_fx(gm)                     # before AOTAutograd: keeps attention and norms whole
+    aot_autograd(fw_compiler=..., decompositions=decompositions())
+    module = import_graph(gm, args, name="forward")
+    module = import_exported_program(torch.export.export(...), name="forward")
+
+The result's form is fixed in docs/architecture.md, section 2.
+"""
+
+from .decomposition import decompositions
+from .errors import ImportGraphError, MissingOp, UnsupportedOpsError
+from .export import import_exported_program
+from .fx_passes import prepare_fx
+from .module import ImportedModule, ModuleBuilder, import_graph
+from .registry import lowers, supported
+from .signature import ArgInfo, ArgSpec, FunctionInfo, OutputInfo
+
+__all__ = [
+    "ArgInfo",
+    "ArgSpec",
+    "FunctionInfo",
+    "ImportGraphError",
+    "ImportedModule",
+    "MissingOp",
+    "ModuleBuilder",
+    "OutputInfo",
+    "UnsupportedOpsError",
+    "decompositions",
+    "import_exported_program",
+    "import_graph",
+    "lowers",
+    "prepare_fx",
+    "supported",
+]

@@ -1,0 +1,258 @@
+"""The builder that lowering rules use: tensors in, tensors out.
+
+Everything here works on `values.Tensor` and plain MLIR values; ATen's semantics is in
+`lowerings/`. All operations are put at the current insertion point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from mlir import ir
+from mlir.dialects import arith, linalg, tensor
+
+from . import scalars, shapes, types
+from .symbols import DYNAMIC, Dim, SymbolTable, as_dim, as_dims, as_expr, same, static
+from .values import Tensor
+
+PARALLEL = "parallel"
+REDUCTION = "reduction"
+Body = Callable[..., "ir.Value | Sequence[ir.Value]"]
+
+
+class Builder:
+    """Builds the operations of one function.
+
+    `node` is the FX node being lowered and `meta` its fake value; a rule reads result shapes and
+    dtypes there.
+    """
+
+    def __init__(self, symbols: SymbolTable):
+        self.symbols = symbols
+        self.node: torch.fx.Node | None = None
+
+    # ---- the node being lowered ----------------------------------------------------------
+
+    @property
+    def meta(self) -> Any:
+        """Return the fake value (or tuple of them) of the node being lowered."""
+        return self.node.meta["val"]
+
+    def result_shape(self, index: int | None = None) -> tuple[Dim, ...]:
+        """Return the shape of the node's result (the `index`-th, when there are several)."""
+        meta = self.meta if index is None else self.meta[index]
+        return as_dims(meta.shape)
+
+    def result_dtype(self, index: int | None = None) -> torch.dtype:
+        """Return the dtype of the node's result (the `index`-th, when there are several)."""
+        return (self.meta if index is None else self.meta[index]).dtype
+
+    def is_used(self, index: int) -> bool:
+        """Tell whether the `index`-th result of the node is used."""
+        return any(user.op != "call_function" or user.args[1] == index for user in self.node.users)
+
+    # ---- sizes and constants -------------------------------------------------------------
+
+    def index(self, dim: Any) -> ir.Value:
+        """Return a size (int, SymInt or expression) as an `index` value."""
+        return self.symbols.index(as_expr(dim))
+
+    def mixed(self, dims: Sequence[Any]) -> tuple[list[ir.Value], list[int]]:
+        """Split sizes into the dynamic values and the static array that MLIR ops take."""
+        dims = [as_dim(dim) if not isinstance(dim, ir.Value) else dim for dim in dims]
+        values = [
+            d if isinstance(d, ir.Value) else self.index(d) for d in dims if not isinstance(d, int)
+        ]
+        return values, [d if isinstance(d, int) else DYNAMIC for d in dims]
+
+    def index_constant(self, value: int) -> ir.Value:
+        """Return an `index` constant."""
+        return arith.constant(ir.IndexType.get(), value)
+
+    def scalar(self, value: Any, dtype: torch.dtype) -> ir.Value:
+        """Return a Python or symbolic number as a scalar value, rounded as torch does."""
+        expr = as_expr(value)
+        if isinstance(expr, (bool, int, float, complex)):
+            return scalars.constant(expr, dtype)
+        result = self.symbols.value(expr)
+        source = {ir.F64Type.get(): torch.float64, ir.IndexType.get(): torch.int64}.get(
+            result.type, torch.bool
+        )
+        if source is torch.int64:
+            result = arith.index_cast(ir.IntegerType.get_signless(64), result)
+        return scalars.cast(result, source, dtype)
+
+    def tensor_type(self, shape: Sequence[Dim], dtype: torch.dtype) -> ir.RankedTensorType:
+        """Return the MLIR type of a tensor inside the function."""
+        return ir.RankedTensorType.get([static(d) for d in shape], types.element_type(dtype))
+
+    def empty(self, shape: Sequence[Dim], dtype: torch.dtype) -> ir.Value:
+        """Return an uninitialised tensor."""
+        sizes = [d if isinstance(d, int) else self.index(d) for d in shape]
+        return tensor.empty(sizes, types.element_type(dtype))
+
+    def full(self, shape: Sequence[Dim], value: ir.Value, dtype: torch.dtype) -> ir.Value:
+        """Return a tensor filled with a scalar value of the dtype."""
+        return linalg.fill(value, outs=[self.empty(shape, dtype)])
+
+    # ---- structured operations -----------------------------------------------------------
+
+    def generic(
+        self,
+        inputs: Sequence[tuple[ir.Value, ir.AffineMap]],
+        outputs: Sequence[tuple[ir.Value, ir.AffineMap]],
+        iterators: Sequence[str],
+        body: Body,
+    ) -> list[ir.Value]:
+        """Build a `linalg.generic`; `body` gets the elements and returns those to yield."""
+        kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
+        maps = [ir.AffineMapAttr.get(map_) for _, map_ in (*inputs, *outputs)]
+        op = linalg.GenericOp(
+            [value.type for value, _ in outputs],
+            [value for value, _ in inputs],
+            [value for value, _ in outputs],
+            ir.ArrayAttr.get(maps),
+            ir.ArrayAttr.get(kinds),
+        )
+        elements = [value.type.element_type for value, _ in (*inputs, *outputs)]
+        here = ir.Location.current
+        here = here.child_loc if here.is_a_name() else here
+        block = op.regions[0].blocks.append(*elements, arg_locs=[here] * len(elements))
+        with ir.InsertionPoint(block):
+            results = body(*block.arguments)
+            linalg.YieldOp([results] if isinstance(results, ir.Value) else list(results))
+        return list(op.results)
+
+    def operand(
+        self, source: Tensor, shape: Sequence[Dim], rank: int | None = None, first: int = 0
+    ) -> tuple[ir.Value, ir.AffineMap]:
+        """Return a tensor as operand of a structured operation, broadcast to `shape`.
+
+        The loops from `first` on go over `shape`; `rank` is the number of loops.
+        """
+        rank = len(shape) if rank is None else rank
+        offset = len(shape) - source.rank
+        broadcast = [
+            i
+            for i, dim in enumerate(source.dims)
+            if dim is not None and source.shape[i] == 1 and shape[offset + i] != 1
+        ]
+        source = shapes.drop_unit_dims(self, source, broadcast)
+        loops: dict[int, int] = {
+            dim: first + offset + i for i, dim in enumerate(source.dims) if dim is not None
+        }
+        exprs = [ir.AffineDimExpr.get(loops[dim]) for dim in range(len(loops))]
+        return source.base, ir.AffineMap.get(rank, 0, exprs)
+
+    def pointwise(
+        self,
+        operands: Sequence[Tensor],
+        shape: Sequence[Dim],
+        dtype: torch.dtype,
+        body: Body,
+    ) -> Tensor:
+        """Build an element-wise operation over tensors broadcast to `shape`."""
+        shape = tuple(shape)
+        inputs = [self.operand(operand, shape) for operand in operands]
+        identity = ir.AffineMap.get_identity(len(shape))
+        (result,) = self.generic(
+            inputs,
+            [(self.empty(shape, dtype), identity)],
+            [PARALLEL] * len(shape),
+            lambda *elements: body(*elements[: len(inputs)]),
+        )
+        return Tensor.plain(result, dtype, shape)
+
+    def cast(self, source: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return the tensor converted to a dtype, with the view kept."""
+        if source.dtype == dtype:
+            return source
+        base_shape = self.base_shape(source)
+        base = self.pointwise(
+            [Tensor.plain(source.base, source.dtype, base_shape)],
+            base_shape,
+            dtype,
+            lambda x: scalars.cast(x, source.dtype, dtype),
+        )
+        return Tensor(base.base, dtype, source.shape, source.dims)
+
+    @staticmethod
+    def base_shape(source: Tensor) -> tuple[Dim, ...]:
+        """Return the shape of the base value of a view."""
+        sizes = {dim: size for dim, size in zip(source.dims, source.shape, strict=True)}
+        return tuple(sizes[dim] for dim in range(len(sizes) - (None in sizes)))
+
+    def value(self, source: Tensor) -> ir.Value:
+        """Return the tensor as a plain value of its shape, moving data only if it must."""
+        if source.is_plain:
+            return source.base
+        if source._plain is None:
+            source._plain = shapes.materialize(self, source)
+        return source._plain
+
+    def plain(self, source: Tensor) -> Tensor:
+        """Return the tensor as one that is its base value."""
+        return Tensor.plain(self.value(source), source.dtype, source.shape)
+
+    # ---- slices --------------------------------------------------------------------------
+
+    def extract_slice(
+        self, source: Tensor, offsets: Sequence[Any], sizes: Sequence[Any], strides: Sequence[Any]
+    ) -> Tensor:
+        """Return a rectangular part of a tensor; offsets, sizes and strides are mixed."""
+        base = self.value(source)
+        shape = as_dims(sizes)
+        dynamic = [self.mixed(part) for part in (offsets, sizes, strides)]
+        result = tensor.ExtractSliceOp(
+            self.tensor_type(shape, source.dtype),
+            base,
+            *[values for values, _ in dynamic],
+            *[statics for _, statics in dynamic],
+        ).result
+        return Tensor.plain(result, source.dtype, shape)
+
+    def insert_slice(
+        self,
+        source: ir.Value,
+        into: ir.Value,
+        offsets: Sequence[Any],
+        sizes: Sequence[Any],
+        strides: Sequence[Any] | None = None,
+    ) -> ir.Value:
+        """Return `into` with a rectangular part replaced; the source may lack unit dimensions."""
+        strides = [1] * len(offsets) if strides is None else strides
+        dynamic = [self.mixed(part) for part in (offsets, sizes, strides)]
+        return tensor.InsertSliceOp(
+            source,
+            into,
+            *[values for values, _ in dynamic],
+            *[statics for _, statics in dynamic],
+        ).result
+
+    # ---- checks and our ops --------------------------------------------------------------
+
+    def buddy_op(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        attributes: dict[str, ir.Attribute],
+    ) -> ir.Operation:
+        """Build an operation of our dialect, which the bindings do not know."""
+        return ir.Operation.create(
+            f"buddy.{name}", results=results, operands=operands, attributes=attributes
+        )
+
+    def check(self, condition: ir.Value, message: str) -> None:
+        """Make the call return an error with this message unless the i1 value is true."""
+        self.buddy_op("check", [condition], [], {"message": ir.StringAttr.get(message)})
+
+    def cast_static(self, value: ir.Value, shape: Sequence[Dim]) -> ir.Value:
+        """Return the value with the static sizes of `shape` in its type."""
+        type_ = ir.RankedTensorType.get([static(d) for d in shape], value.type.element_type)
+        return value if value.type == type_ else tensor.cast(type_, value)
+
+
+__all__ = ["PARALLEL", "REDUCTION", "Builder", "same"]

@@ -1,0 +1,86 @@
+"""Imports programs of `torch.export`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from .decomposition import decompositions
+from .errors import ImportGraphError
+from .registry import Dialect
+from .signature import ArgSpec
+
+if TYPE_CHECKING:
+    from .module import ImportedModule, ModuleBuilder
+
+_WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_MUTATIONS = (
+    OutputKind.BUFFER_MUTATION,
+    OutputKind.PARAMETER_MUTATION,
+    OutputKind.USER_INPUT_MUTATION,
+)
+
+
+def import_exported_program(
+    ep: torch.export.ExportedProgram,
+    *,
+    name: str,
+    weight_offsets: Mapping[str, int] | None = None,
+    primary_dialect: Dialect = "linalg",
+) -> ImportedModule:
+    """Import a program as a module with one entry point.
+
+    Parameters, buffers and constants are weights named by their fully qualified names; a buffer
+    that the program writes is a state; the rest are inputs, SymInts sizes. `weight_offsets` gives
+    the byte offset of each weight in a weights file.
+    """
+    from .module import ModuleBuilder
+
+    builder = ModuleBuilder()
+    add_exported_program(
+        builder, ep, name=name, weight_offsets=weight_offsets, primary_dialect=primary_dialect
+    )
+    return builder.finish()
+
+
+def add_exported_program(
+    builder: ModuleBuilder,
+    ep: torch.export.ExportedProgram,
+    *,
+    name: str,
+    weight_offsets: Mapping[str, int] | None = None,
+    primary_dialect: Dialect = "linalg",
+) -> None:
+    """Add a program as an entry point of a module; see `import_exported_program`."""
+    ep = ep.run_decompositions(decompositions())
+    gm = ep.graph_module
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    mutations: dict[int, str] = {}
+    targets = {spec.arg.name: spec.target for spec in ep.graph_signature.input_specs}
+    names = {spec.arg.name: spec.target or spec.arg.name for spec in ep.graph_signature.input_specs}
+    by_target = {target: names[arg] for arg, target in targets.items() if target}
+    for i, spec in enumerate(ep.graph_signature.output_specs):
+        if spec.kind in _MUTATIONS:
+            mutations[i] = by_target.get(spec.target, spec.target)
+        elif spec.kind is OutputKind.TOKEN:
+            raise ImportGraphError(f"{name}: a program with effect tokens")
+
+    offsets = dict(weight_offsets or {})
+    args = []
+    for node, spec in zip(placeholders, ep.graph_signature.input_specs, strict=True):
+        meta = node.meta.get("val")
+        arg_name = names[spec.arg.name]
+        if isinstance(meta, (torch.SymInt, int)) and not isinstance(meta, bool):
+            kind = "size" if isinstance(meta, torch.SymInt) else "constant"
+        elif not isinstance(meta, torch.Tensor):
+            kind = "constant"
+        elif spec.kind not in _WEIGHTS:
+            kind = "input"
+        else:
+            kind = "state" if arg_name in mutations.values() else "weight"
+        offset = offsets.pop(arg_name, None) if kind == "weight" else None
+        args.append(ArgSpec(arg_name, kind, meta, offset))
+    builder.add_function(gm, args, name=name, primary_dialect=primary_dialect, mutations=mutations)

@@ -1,0 +1,94 @@
+"""Replaces calls that AOTAutograd would take apart by operators of ours.
+
+`F.scaled_dot_product_attention` and `F.rms_norm` are composite: AOTAutograd decomposes them
+whatever the decomposition table says. Layer norm and softmax reach the importer whole as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import buddy.ops  # noqa: F401  (defines torch.ops.buddy)
+
+aten = torch.ops.aten
+
+_ATTENTION = {
+    F.scaled_dot_product_attention,
+    torch._C._nn.scaled_dot_product_attention,
+    aten.scaled_dot_product_attention.default,
+}
+_RMS_NORM = {F.rms_norm, torch.rms_norm, aten.rms_norm.default}
+
+
+def _bind(node: torch.fx.Node, names: list[str], defaults: dict[str, Any]) -> dict[str, Any]:
+    values = dict(defaults)
+    values.update(zip(names, node.args, strict=False))
+    values.update(node.kwargs)
+    return values
+
+
+def _meta(node: Any) -> Any:
+    if not isinstance(node, torch.fx.Node):
+        return node
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def _attention_call(node: torch.fx.Node) -> tuple[Any, ...] | None:
+    """Return the arguments of `buddy.attention` for an SDPA call, or None to leave it alone."""
+    names = ["query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"]
+    call = _bind(
+        node,
+        names,
+        {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None},
+    )
+    q, k, v = call["query"], call["key"], call["value"]
+    metas = [_meta(x) for x in (q, k, v)]
+    if not all(isinstance(meta, torch.Tensor) and meta.dim() >= 3 for meta in metas):
+        return None
+    if call["dropout_p"] != 0.0 or (call["is_causal"] and call["attn_mask"] is not None):
+        return None
+    heads = [meta.shape[-3] for meta in metas]
+    same_heads = heads[1] == heads[2]
+    grouped = call.get("enable_gqa", False) or heads[0] == heads[1] or heads[1] == 1
+    if not (same_heads and grouped):
+        return None
+    causal = "top_left" if call["is_causal"] else "none"
+    return q, k, v, call["attn_mask"], causal, call["scale"]
+
+
+def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...]:
+    call = _bind(
+        node, ["input", "normalized_shape", "weight", "eps"], {"weight": None, "eps": None}
+    )
+    return call["input"], list(call["normalized_shape"]), call["weight"], call["eps"]
+
+
+def prepare_fx(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Replace attention and RMSNorm calls in place, in subgraphs too; return the module.
+
+    A call that our operators do not cover (dropout, heads that only broadcast) stays as it is.
+    """
+    for module in gm.modules():
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        changed = False
+        for node in list(module.graph.nodes):
+            if node.op != "call_function":
+                continue
+            if node.target in _ATTENTION:
+                target, arguments = torch.ops.buddy.attention.default, _attention_call(node)
+            elif node.target in _RMS_NORM:
+                target, arguments = torch.ops.buddy.rms_norm.default, _rms_norm_call(node)
+            else:
+                continue
+            if arguments is None:
+                continue
+            node.target, node.args, node.kwargs = target, arguments, {}
+            changed = True
+        if changed:
+            module.graph.lint()
+            module.recompile()
+    return gm

@@ -1,0 +1,469 @@
+"""Imports one FX graph as one function."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mlir import ir
+from mlir.dialects import arith, bufferization, func, tensor
+
+from . import provenance, registry, scalars, types
+from .builder import Builder
+from .errors import ImportGraphError, MissingOp, Unsupported, UnsupportedOpsError
+from .registry import Dialect
+from .signature import ArgInfo, ArgSpec, FunctionInfo, OutputInfo, size_info, tensor_info
+from .symbols import SymbolTable, as_dims, as_expr, static
+from .values import Tensor
+
+aten = torch.ops.aten
+
+# Nodes without an effect in a compiled function: facts already in the expressions of the sizes.
+_IGNORED = {
+    aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+    aten._assert_tensor_metadata.default,
+}
+
+
+class FunctionImporter:
+    """Builds the function of one graph; `run` does it and returns the signature."""
+
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        args: Sequence[ArgSpec],
+        name: str,
+        primary_dialect: Dialect,
+        mutations: dict[int, str],
+    ):
+        self.gm, self.specs, self.name = gm, list(args), name
+        self.primary_dialect, self.mutations = primary_dialect, mutations
+        nodes = list(gm.graph.nodes)
+        self.placeholders = [node for node in nodes if node.op == "placeholder"]
+        self.output_node = next(node for node in nodes if node.op == "output")
+        self.body_nodes = [n for n in nodes if n.op not in ("placeholder", "output")]
+        self.env: dict[torch.fx.Node, Any] = {}
+        self.args: list[ArgInfo] = []
+        self._values: list[ir.Value] = []
+
+    # ---- checks before anything is built --------------------------------------------------
+
+    def check(self) -> None:
+        """Raise if the graph cannot be imported."""
+        if len(self.placeholders) != len(self.specs):
+            raise ImportGraphError(
+                f"{self.name}: {len(self.specs)} argument specs for "
+                f"{len(self.placeholders)} placeholders"
+            )
+        missing = []
+        for node in self.body_nodes:
+            reason = None if node.target in _IGNORED else registry.why_unsupported(node)
+            if reason is not None:
+                missing.append(self._missing(node, reason))
+        for spec in self.specs:
+            if isinstance(spec.meta, torch.Tensor) and not types.is_supported_dtype(
+                spec.meta.dtype
+            ):
+                name = types.dtype_name(spec.meta.dtype)
+                missing.append(
+                    MissingOp(f"argument {spec.name}", (name,), "the call", "unsupported dtype")
+                )
+        if missing:
+            raise UnsupportedOpsError(missing)
+
+    @staticmethod
+    def _missing(node: torch.fx.Node, reason: str) -> MissingOp:
+        metas = registry.tensor_metas([list(node.args), list(node.kwargs.values())])
+        dtypes = tuple(dict.fromkeys(types.dtype_name(meta.dtype) for meta in metas))
+        name = str(node.target) if not callable(node.target) else _target_name(node.target)
+        return MissingOp(name, dtypes, provenance.describe_source(node), reason)
+
+    # ---- the function ---------------------------------------------------------------------
+
+    def run(self, module: ir.Module) -> FunctionInfo:
+        """Add the function to the module and return its signature; on an error add nothing."""
+        self.check()
+        results = list(_flat(self.output_node.args[0]))
+        written = self._collect_mutations(results)
+        outputs = self._signature(results, written)
+        function = self._declare(module)
+        try:
+            with ir.InsertionPoint(function.entry_block):
+                # The prologue's end; size arithmetic is put before it.
+                anchor = ir.Operation.create("buddy.prologue")
+                self._bind_arguments(function.entry_block, anchor)
+                for node in self.body_nodes:
+                    self._lower(node)
+                self._store(results, outputs, written)
+                func.ReturnOp([])
+                anchor.erase()
+            self._tag(function)
+        except BaseException:
+            function.operation.erase()
+            raise
+        return FunctionInfo(self.name, self.args, outputs)
+
+    def _collect_mutations(self, results: list[Any]) -> dict[int, torch.fx.Node]:
+        """Return placeholder index -> node whose value it gets at the end."""
+        index = {node: i for i, node in enumerate(self.placeholders)}
+        by_name = {spec.name: i for i, spec in enumerate(self.specs)}
+        written: dict[int, torch.fx.Node] = {}
+        for node in self.body_nodes:
+            if node.target is aten.copy_.default and node.args[0] in index:
+                written[index[node.args[0]]] = node.args[1]
+        for position, name in self.mutations.items():
+            if name not in by_name:
+                raise ImportGraphError(f"{self.name}: a mutation of the unknown argument {name}")
+            written[by_name[name]] = results[position]
+        return written
+
+    def _signature(self, results: list[Any], written: dict[int, torch.fx.Node]) -> list[OutputInfo]:
+        """Fill `self.args`; return how each result of the graph is made."""
+        position: dict[torch.fx.Node, int] = {}
+        for i, (node, spec) in enumerate(zip(self.placeholders, self.specs, strict=True)):
+            if spec.kind == "constant":
+                continue
+            if spec.kind == "size":
+                info = size_info(spec.name, spec.meta, placeholder=i)
+            elif isinstance(spec.meta, torch.Tensor):
+                mutated = i in written
+                if mutated and spec.kind == "weight":
+                    raise ImportGraphError(f"{self.name}: the weight {spec.name} is written")
+                info = tensor_info(
+                    "state" if mutated else spec.kind,
+                    spec.name,
+                    spec.meta,
+                    placeholder=i,
+                    weight_offset=spec.weight_offset,
+                    mutated=mutated,
+                )
+            else:
+                raise ImportGraphError(
+                    f"{self.name}: argument {spec.name} of kind {spec.kind} is a "
+                    f"{type(spec.meta).__name__}, not a tensor"
+                )
+            position[node] = len(self.args)
+            self.args.append(info)
+
+        outputs: list[OutputInfo] = []
+        produced: dict[torch.fx.Node, int] = {}
+        for i, result in enumerate(results):
+            if i in self.mutations:
+                continue
+            if result is None:
+                outputs.append(OutputInfo("none"))
+                continue
+            if not isinstance(result, torch.fx.Node):
+                outputs.append(OutputInfo("scalar", expr=as_expr(result)))
+                continue
+            meta = result.meta.get("val")
+            if result.target is aten.copy_.default and result.args[0] in position:
+                outputs.append(OutputInfo("alias", position[result.args[0]]))
+            elif result in position and isinstance(meta, torch.Tensor):
+                outputs.append(OutputInfo("alias", position[result]))
+            elif meta is None:
+                outputs.append(OutputInfo("none"))
+            elif not isinstance(meta, torch.Tensor):
+                outputs.append(OutputInfo("scalar", expr=as_expr(meta)))
+            else:
+                if result not in produced:
+                    produced[result] = len(self.args)
+                    name = f"output{len(produced) - 1}"
+                    self.args.append(tensor_info("output", name, _output_meta(meta)))
+                outputs.append(OutputInfo("new", produced[result]))
+        return outputs
+
+    def _declare(self, module: ir.Module) -> func.FuncOp:
+        arg_types = [_argument_type(info) for info in self.args]
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp(self.name, (arg_types, []))
+        function.attributes["buddy.entry"] = ir.UnitAttr.get()
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(
+            [_argument_attributes(info) for info in self.args]
+        )
+        function.add_entry_block()
+        return function
+
+    def _bind_arguments(self, block: ir.Block, anchor: ir.Operation) -> None:
+        self.builder = Builder(SymbolTable(anchor))
+        self._values = list(block.arguments)
+        symbols = self.builder.symbols
+        for info, value in zip(self.args, self._values, strict=True):
+            if info.kind in ("output", "size"):
+                continue
+            inner = ir.RankedTensorType.get(
+                [static(d) for d in info.shape], types.boundary_type(info.dtype)
+            )
+            with ir.InsertionPoint(anchor):
+                loaded = bufferization.to_tensor(
+                    inner, value, restrict=True, writable=True if info.mutated else None
+                )
+            for i, dim in enumerate(info.shape):
+                symbols.bind_size(
+                    dim, lambda loaded=loaded, i=i: tensor.dim(loaded, self.builder.index(i))
+                )
+            node = self.placeholders[info.placeholder]
+            self.env[node] = Tensor.plain(loaded, info.dtype, info.shape)
+        for info, value in zip(self.args, self._values, strict=True):
+            if info.kind == "size":
+                symbols.bind_size(
+                    info.expr,
+                    lambda value=value: arith.index_cast(ir.IndexType.get(), value),
+                )
+                node = self.placeholders[info.placeholder]
+                self.env[node] = node.meta.get("val", self.specs[info.placeholder].meta)
+        for node, spec in zip(self.placeholders, self.specs, strict=True):
+            if spec.kind == "constant":
+                self.env[node] = spec.meta
+            value = self.env[node]
+            if isinstance(value, Tensor) and value.dtype is torch.bool and node.users:
+                byte = Tensor.plain(value.base, torch.uint8, value.shape)
+                self.env[node] = self.builder.pointwise(
+                    [byte],
+                    byte.shape,
+                    torch.bool,
+                    lambda x: scalars.cast(x, torch.uint8, torch.bool),
+                )
+
+    # ---- nodes ----------------------------------------------------------------------------
+
+    def _lower(self, node: torch.fx.Node) -> None:
+        if node.target in _IGNORED:
+            return
+        if node.target is aten.copy_.default and node.args[0] in self.placeholders:
+            value = self.env[node.args[1]]
+            target = self.env[node.args[0]]
+            self.env[node] = value if isinstance(value, Tensor) else target
+            return
+        if node.op == "get_attr":
+            self.env[node] = self._constant(node)
+            return
+        if node.target is operator.getitem and isinstance(
+            self.env.get(node.args[0]), (tuple, list)
+        ):
+            self.env[node] = self.env[node.args[0]][node.args[1]]
+            return
+        entry = self._find_rule(node)
+        if entry is None and registry.is_scalar_node(node):
+            self.env[node] = node.meta["val"]
+            return
+        if entry is None:
+            raise UnsupportedOpsError([self._missing(node, "no lowering")])
+        arguments = [self._resolve(arg) for arg in _schema_arguments(node)]
+        self.builder.node = node
+        try:
+            with ir.Location.name(node.name, provenance.location(node)):
+                self.env[node] = entry.rule(self.builder, *arguments)
+        except Unsupported as error:
+            raise UnsupportedOpsError([self._missing(node, str(error))]) from error
+
+    def _find_rule(self, node: torch.fx.Node) -> registry.Entry | None:
+        if self.primary_dialect == "tosa":
+            entry = registry.find(node.target, "tosa")
+            if entry is not None and (entry.condition is None or entry.condition(node) is None):
+                return entry
+        return registry.find(node.target, "linalg")
+
+    def _resolve(self, arg: Any) -> Any:
+        if isinstance(arg, torch.fx.Node):
+            return self.env[arg]
+        if isinstance(arg, (list, tuple)):
+            return [self._resolve(item) for item in arg]
+        return arg
+
+    def _tag(self, function: func.FuncOp) -> None:
+        """Put module paths on operations, found by the node names in their locations.
+
+        One walk at the end, since a block's list of operations is slow to index.
+        """
+        nodes = {node.name: node for node in self.body_nodes}
+        paths: dict[str, ir.Attribute | None] = {}
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            location = op.location
+            if location.is_a_name() and location.name_str in nodes:
+                name = location.name_str
+                if name not in paths:
+                    path = provenance.module_path(nodes[name])
+                    paths[name] = None if path is None else ir.StringAttr.get(path)
+                if paths[name] is not None and op.block == function.entry_block:
+                    op.attributes["buddy.module"] = paths[name]
+                op.location = location.child_loc
+            return ir.WalkResult.ADVANCE
+
+        function.operation.walk(visit)
+
+    def _constant(self, node: torch.fx.Node) -> Tensor:
+        value = self.gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            return value
+        return constant_tensor(self.builder, value.detach().cpu())
+
+    # ---- results --------------------------------------------------------------------------
+
+    def _store(
+        self,
+        results: list[Any],
+        outputs: list[OutputInfo],
+        written: dict[int, torch.fx.Node],
+    ) -> None:
+        """Write outputs and states.
+
+        Values are all computed before the first write, and outputs are written first; a state's
+        new value that is (a view of) another written state is copied before, since that one's
+        memory changes.
+        """
+        stores: list[tuple[ir.Value, int]] = []
+        kept = [result for i, result in enumerate(results) if i not in self.mutations]
+        done: set[int] = set()
+        for result, output in zip(kept, outputs, strict=True):
+            if output.kind == "new" and output.arg not in done:
+                done.add(output.arg)
+                stores.append((self._boundary_value(self.env[result], output.arg), output.arg))
+        states = {
+            info.placeholder: i for i, info in enumerate(self.args) if info.placeholder in written
+        }
+        memory = {self._values[i]: i for i in states.values()}
+        for placeholder, arg in states.items():
+            source = self.env[written[placeholder]]
+            if not isinstance(source, Tensor):
+                raise ImportGraphError(f"{self.name}: {self.args[arg].name} gets no tensor")
+            value = self._boundary_value(source, arg)
+            viewed = _viewed_memory(value)
+            if viewed is not None and memory.get(viewed, arg) != arg:
+                value = bufferization.alloc_tensor(value.type, [], copy=value)
+            if viewed == self._values[arg] and value.owner.name == "bufferization.to_tensor":
+                continue  # written with itself
+            stores.append((value, arg))
+        for value, arg in stores:
+            bufferization.materialize_in_destination(
+                None, value, self._values[arg], restrict=True, writable=True
+            )
+
+    def _boundary_value(self, source: Tensor, arg: int) -> ir.Value:
+        """Return a tensor in the shape, dtype and element type of an argument."""
+        info = self.args[arg]
+        source = self.builder.cast(source, info.dtype)
+        if source.rank != len(info.shape) or as_dims(source.shape) != as_dims(info.shape):
+            source = _broadcast(source, info.shape, self.builder)
+        if info.dtype is torch.bool:
+            source = self.builder.pointwise(
+                [source],
+                info.shape,
+                torch.uint8,
+                lambda x: scalars.cast(x, torch.bool, torch.uint8),
+            )
+        value = self.builder.value(source)
+        return self.builder.cast_static(value, info.shape)
+
+
+def constant_tensor(builder: Builder, value: torch.Tensor) -> Tensor:
+    """Return a constant's elements as a dense `arith.constant`."""
+    shape = tuple(value.shape)
+    type_ = builder.tensor_type(shape, value.dtype)
+    if value.numel() == 0:
+        return Tensor.plain(builder.empty(shape, value.dtype), value.dtype, shape)
+    if types.is_complex(value.dtype):
+        raise Unsupported("a complex constant tensor")
+    if value.dtype is torch.bool or types.is_integer(value.dtype):
+        elements = [int(x) for x in value.flatten().tolist()]
+        attributes = [_integer_attribute(type_.element_type, x) for x in elements]
+    else:
+        attributes = [
+            ir.FloatAttr.get(type_.element_type, x) for x in value.double().flatten().tolist()
+        ]
+    dense = ir.DenseElementsAttr.get(attributes, type_)
+    return Tensor.plain(arith.constant(type_, dense), value.dtype, shape)
+
+
+def _integer_attribute(type_: ir.Type, value: int) -> ir.IntegerAttr:
+    width = ir.IntegerType(type_).width
+    if width > 1:
+        value = (value + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+    return ir.IntegerAttr.get(type_, value)
+
+
+def _broadcast(source: Tensor, shape: Sequence[Any], builder: Builder) -> Tensor:
+    return builder.pointwise([source], shape, source.dtype, lambda x: x)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in _flat(item)]
+    return [value]
+
+
+def _target_name(target: Any) -> str:
+    return str(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
+
+
+def _schema_arguments(node: torch.fx.Node) -> list[Any]:
+    """Return a node's arguments in schema order, defaults filled in."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return [*node.args, *node.kwargs.values()]
+    arguments = []
+    for i, argument in enumerate(schema.arguments):
+        if i < len(node.args):
+            arguments.append(node.args[i])
+        elif argument.name in node.kwargs:
+            arguments.append(node.kwargs[argument.name])
+        else:
+            arguments.append(argument.default_value)
+    return arguments
+
+
+def _output_meta(meta: torch.Tensor) -> torch.Tensor:
+    return meta
+
+
+def _argument_type(info: ArgInfo) -> ir.Type:
+    if info.kind == "size":
+        return ir.IntegerType.get_signless(64)
+    shape, element = [static(d) for d in info.shape], types.boundary_type(info.dtype)
+    if info.contiguous:
+        return ir.MemRefType.get(shape, element)
+    layout = ir.StridedLayoutAttr.get(0, [static(s) for s in info.strides])
+    return ir.MemRefType.get(shape, element, layout=layout)
+
+
+def _argument_attributes(info: ArgInfo) -> ir.DictAttr:
+    attributes: dict[str, ir.Attribute] = {
+        "buddy.kind": ir.StringAttr.get(info.kind),
+        "buddy.name": ir.StringAttr.get(info.name),
+    }
+    if info.kind == "size":
+        attributes["buddy.shape"] = ir.ArrayAttr.get([ir.StringAttr.get(str(info.expr))])
+    else:
+        attributes["buddy.shape"] = ir.ArrayAttr.get(
+            [ir.StringAttr.get(text) for text in info.shape_strings]
+        )
+    if info.weight_offset is not None:
+        i64 = ir.IntegerType.get_signless(64)
+        attributes["buddy.weight_offset"] = ir.IntegerAttr.get(i64, info.weight_offset)
+    return ir.DictAttr.get(attributes)
+
+
+_VIEWS = {
+    "tensor.extract_slice",
+    "tensor.collapse_shape",
+    "tensor.expand_shape",
+    "tensor.cast",
+}
+
+
+def _viewed_memory(value: ir.Value) -> ir.Value | None:
+    """Return the argument whose memory a value may share without having computed anything."""
+    while isinstance(value, ir.OpResult):
+        op = value.owner
+        if op.name == "bufferization.to_tensor":
+            return op.operands[0]
+        if op.name not in _VIEWS:
+            return None
+        value = op.operands[0]
+    return None

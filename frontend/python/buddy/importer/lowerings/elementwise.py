@@ -1,0 +1,594 @@
+"""Element-wise operators: arithmetic, comparison, selection, activations and casts.
+
+Type promotion is PyTorch's own (`elementwise_dtypes`); reduced floats are computed in f32 and
+rounded once, as its CPU kernels do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from mlir import ir
+from mlir.dialects import arith, complex, math
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Kind
+from torch._prims_common import elementwise_dtypes
+
+from .. import scalars, types
+from ..builder import PARALLEL, Builder
+from ..errors import Unsupported
+from ..registry import lowers
+from ..values import Tensor
+from .common import check_all
+
+aten = torch.ops.aten
+ScalarFunction = Callable[..., ir.Value]
+
+
+def promote(operands: Sequence[Any], kind: Kind) -> tuple[torch.dtype, torch.dtype]:
+    """Return (compute dtype, result dtype) of an element-wise operator on these operands."""
+    samples = [
+        torch.empty((1,) * min(x.rank, 1), dtype=x.dtype, device="meta")
+        if isinstance(x, Tensor)
+        else x
+        for x in operands
+    ]
+    return elementwise_dtypes(*samples, type_promotion_kind=kind)
+
+
+def elementwise(
+    b: Builder,
+    operands: Sequence[Any],
+    function: ScalarFunction,
+    kind: Kind = Kind.DEFAULT,
+    *,
+    compute: torch.dtype | None = None,
+    result: torch.dtype | None = None,
+) -> Tensor:
+    """Lower an operator as `function(dtype, *elements)` over broadcast operands.
+
+    operands: tensors and Python or symbolic numbers. `function` gets the compute dtype and the
+    elements in it; it returns an element of the compute dtype, or i1 if the result is bool.
+    compute, result: override the promotion's dtypes.
+    """
+    promoted, _ = promote(operands, kind)
+    compute = compute or promoted
+    result = result or b.result_dtype()
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    boolean = result is torch.bool
+
+    def body(*elements: ir.Value) -> ir.Value:
+        remaining = iter(elements)
+        values = []
+        for x in operands:
+            if isinstance(x, Tensor):
+                values.append(scalars.cast(next(remaining), x.dtype, compute))
+            else:
+                values.append(b.scalar(_wrapped(x, kind, operands), compute))
+        value = function(compute, *values)
+        if boolean and value.type == ir.IntegerType.get_signless(1):
+            return value
+        return scalars.cast(value, compute, result)
+
+    return b.pointwise(tensors, b.result_shape(), result, body)
+
+
+def _wrapped(number: Any, kind: Kind, operands: Sequence[Any]) -> Any:
+    """Round a number to the narrow dtype of the tensors where eager does: in comparisons."""
+    if kind is not Kind.ALWAYS_BOOL or not isinstance(number, float):
+        return number
+    dtypes = {x.dtype for x in operands if isinstance(x, Tensor)}
+    if len(dtypes) == 1 and (dtype := next(iter(dtypes))) in types.REDUCED_FLOATS:
+        return torch.tensor(number, dtype=dtype).item()
+    return number
+
+
+def _unary(function: Callable[[ir.Value], ir.Value]) -> ScalarFunction:
+    return lambda dtype, x: function(x)
+
+
+def _constant_like(value: float) -> Callable[[torch.dtype], ir.Value]:
+    return lambda dtype: scalars.constant(value, dtype)
+
+
+# ---- scalar functions ----------------------------------------------------------------------
+
+
+def _sigmoid(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    one = scalars.constant(1.0, dtype)
+    return arith.divf(one, arith.addf(one, math.exp(arith.negf(x))))
+
+
+def _silu(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    one = scalars.constant(1.0, dtype)
+    return arith.divf(x, arith.addf(one, math.exp(arith.negf(x))))
+
+
+def _relu(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    return scalars.maximum(dtype, x, scalars.constant(0, dtype))
+
+
+def _sign(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    zero = scalars.constant(0, dtype)
+    positive = scalars.cast(scalars.compare("gt", x, zero, dtype), torch.bool, dtype)
+    if dtype is torch.bool:
+        return x
+    negative = scalars.cast(scalars.compare("lt", x, zero, dtype), torch.bool, dtype)
+    return scalars.sub(dtype, positive, negative)
+
+
+def _abs(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    if types.is_float(dtype):
+        return math.absf(x)
+    if types.is_unsigned(dtype):
+        return x
+    negative = scalars.compare("lt", x, scalars.constant(0, dtype), dtype)
+    return arith.select(negative, scalars.neg(dtype, x), x)
+
+
+def _rounding(function: Callable[[ir.Value], ir.Value]) -> ScalarFunction:
+    return lambda dtype, x: function(x) if types.is_float(dtype) else x
+
+
+def _reciprocal(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    return scalars.true_divide(dtype, scalars.constant(1.0, dtype), x)
+
+
+def _bitwise_not(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    return arith.xori(x, scalars.constant(True if dtype is torch.bool else -1, dtype))
+
+
+def _gelu(approximate: str) -> ScalarFunction:
+    def exact(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+        half, one = scalars.constant(0.5, dtype), scalars.constant(1.0, dtype)
+        root = scalars.constant(0.7071067811865476, dtype)
+        inner = arith.addf(one, math.erf(arith.mulf(x, root)))
+        return arith.mulf(arith.mulf(x, half), inner)
+
+    def tanh(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+        half, one = scalars.constant(0.5, dtype), scalars.constant(1.0, dtype)
+        beta = scalars.constant(0.7978845608028654, dtype)
+        kappa = scalars.constant(0.044715, dtype)
+        cube = arith.mulf(arith.mulf(x, x), x)
+        inner = arith.mulf(beta, arith.addf(x, arith.mulf(kappa, cube)))
+        return arith.mulf(arith.mulf(half, x), arith.addf(one, math.tanh(inner)))
+
+    return tanh if approximate == "tanh" else exact
+
+
+def _is_inf(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    if not types.is_float(dtype):
+        return scalars.constant(False, torch.bool)
+    return scalars.compare(
+        "eq", math.absf(x), scalars.constant(scalars.highest(dtype), dtype), dtype
+    )
+
+
+def _is_nan(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    return scalars.is_nan(x) if types.is_float(dtype) else scalars.constant(False, torch.bool)
+
+
+def _comparison(kind: str) -> ScalarFunction:
+    return lambda dtype, x, y: scalars.compare(kind, x, y, dtype)
+
+
+def _truth(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    return scalars.cast(x, dtype, torch.bool)
+
+
+def _logical(function: Callable[..., ir.Value]) -> ScalarFunction:
+    return lambda dtype, *xs: function(*[_truth(dtype, x) for x in xs])
+
+
+def _float_maximum(dtype: torch.dtype, a: ir.Value, b_: ir.Value) -> ir.Value:
+    return arith.maxnumf(a, b_) if types.is_float(dtype) else scalars.maximum(dtype, a, b_)
+
+
+def _float_minimum(dtype: torch.dtype, a: ir.Value, b_: ir.Value) -> ir.Value:
+    return arith.minnumf(a, b_) if types.is_float(dtype) else scalars.minimum(dtype, a, b_)
+
+
+def _shift(function: Callable[..., ir.Value], overflow_sign: bool) -> ScalarFunction:
+    def emit(dtype: torch.dtype, x: ir.Value, count: ir.Value) -> ir.Value:
+        width = types.bit_width(dtype)
+        limit = scalars.constant(width - 1, dtype)
+        inside = arith.cmpi(arith.CmpIPredicate.ule, count, limit)
+        shifted = function(x, arith.select(inside, count, limit))
+        outside = shifted if overflow_sign else scalars.constant(0, dtype)
+        return arith.select(inside, shifted, outside)
+
+    return emit
+
+
+# ---- tables: operator -> scalar function -----------------------------------------------------
+
+_INT_TO_FLOAT = {
+    aten.exp.default: math.exp,
+    aten.exp2.default: math.exp2,
+    aten.expm1.default: math.expm1,
+    aten.log.default: math.log,
+    aten.log2.default: math.log2,
+    aten.log10.default: math.log10,
+    aten.log1p.default: math.log1p,
+    aten.sqrt.default: math.sqrt,
+    aten.rsqrt.default: math.rsqrt,
+    aten.sin.default: math.sin,
+    aten.cos.default: math.cos,
+    aten.tan.default: math.tan,
+    aten.asin.default: math.asin,
+    aten.acos.default: math.acos,
+    aten.atan.default: math.atan,
+    aten.sinh.default: math.sinh,
+    aten.cosh.default: math.cosh,
+    aten.tanh.default: math.tanh,
+    aten.asinh.default: math.asinh,
+    aten.acosh.default: math.acosh,
+    aten.atanh.default: math.atanh,
+    aten.erf.default: math.erf,
+    aten.erfc.default: math.erfc,
+}
+_UNARY: dict[Any, tuple[ScalarFunction, Kind]] = {
+    **{op: (_unary(function), Kind.INT_TO_FLOAT) for op, function in _INT_TO_FLOAT.items()},
+    aten.sigmoid.default: (_sigmoid, Kind.INT_TO_FLOAT),
+    aten.reciprocal.default: (_reciprocal, Kind.INT_TO_FLOAT),
+    aten.silu.default: (_silu, Kind.DEFAULT),
+    aten.relu.default: (_relu, Kind.DEFAULT),
+    aten.neg.default: (scalars.neg, Kind.DEFAULT),
+    aten.abs.default: (_abs, Kind.DEFAULT),
+    aten.sign.default: (_sign, Kind.DEFAULT),
+    aten.ceil.default: (_rounding(math.ceil), Kind.DEFAULT),
+    aten.floor.default: (_rounding(math.floor), Kind.DEFAULT),
+    aten.trunc.default: (_rounding(math.trunc), Kind.DEFAULT),
+    aten.round.default: (_rounding(math.roundeven), Kind.DEFAULT),
+    aten.bitwise_not.default: (_bitwise_not, Kind.DEFAULT),
+    aten.logical_not.default: (_logical(scalars.logical_not), Kind.ALWAYS_BOOL),
+    aten.isinf.default: (_is_inf, Kind.ALWAYS_BOOL),
+    aten.isnan.default: (_is_nan, Kind.ALWAYS_BOOL),
+}
+_COMPARISONS = {
+    kind: [getattr(getattr(aten, kind), overload) for overload in ("Tensor", "Scalar")]
+    for kind in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_BINARY: dict[Any, tuple[ScalarFunction, Kind]] = {
+    **{
+        op: (_comparison(kind), Kind.ALWAYS_BOOL)
+        for kind, ops in _COMPARISONS.items()
+        for op in ops
+    },
+    aten.mul.Tensor: (scalars.mul, Kind.DEFAULT),
+    aten.mul.Scalar: (scalars.mul, Kind.DEFAULT),
+    aten.div.Tensor: (scalars.true_divide, Kind.INT_TO_FLOAT),
+    aten.div.Scalar: (scalars.true_divide, Kind.INT_TO_FLOAT),
+    aten.maximum.default: (scalars.maximum, Kind.DEFAULT),
+    aten.minimum.default: (scalars.minimum, Kind.DEFAULT),
+    aten.fmax.default: (_float_maximum, Kind.DEFAULT),
+    aten.fmin.default: (_float_minimum, Kind.DEFAULT),
+    aten.atan2.default: (lambda dtype, y, x: math.atan2(y, x), Kind.INT_TO_FLOAT),
+    aten.logical_and.default: (_logical(arith.andi), Kind.ALWAYS_BOOL),
+    aten.logical_or.default: (_logical(arith.ori), Kind.ALWAYS_BOOL),
+    aten.logical_xor.default: (_logical(arith.xori), Kind.ALWAYS_BOOL),
+}
+for _name, _function in (("and", arith.andi), ("or", arith.ori), ("xor", arith.xori)):
+    for _overload in ("Tensor", "Scalar"):
+        _BINARY[getattr(getattr(aten, f"bitwise_{_name}"), _overload)] = (
+            lambda dtype, x, y, function=_function: function(x, y),
+            Kind.DEFAULT,
+        )
+for _side, _function, _keeps_sign in (("left", arith.shli, False), ("right", arith.shrsi, True)):
+    for _overload in ("Tensor", "Tensor_Scalar"):
+        _BINARY[getattr(getattr(aten, f"bitwise_{_side}_shift"), _overload)] = (
+            _shift(_function, _keeps_sign),
+            Kind.DEFAULT,
+        )
+
+
+def _no_complex(node: torch.fx.Node) -> str | None:
+    """Most functions have no complex rule yet."""
+    from ..registry import tensor_metas
+
+    if any(meta.is_complex() for meta in tensor_metas([list(node.args)])):
+        return "complex arguments are not supported"
+    return None
+
+
+_COMPLEX_TOO = {
+    aten.neg.default,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.reciprocal.default,
+    aten.eq.Tensor,
+    aten.ne.Tensor,
+    aten.eq.Scalar,
+    aten.ne.Scalar,
+}
+
+
+def _register(op: Any, function: ScalarFunction, kind: Kind, arity: int) -> None:
+    condition = None if op in _COMPLEX_TOO else _no_complex
+
+    @lowers(op, condition=condition)
+    def rule(b: Builder, *args: Any) -> Tensor:
+        return elementwise(b, args[:arity], function, kind)
+
+
+for _op, (_function, _kind) in _UNARY.items():
+    _register(_op, _function, _kind, 1)
+for _op, (_function, _kind) in _BINARY.items():
+    _register(_op, _function, _kind, 2)
+
+
+# ---- operators with more arguments -----------------------------------------------------------
+
+
+@lowers(aten.add.Tensor, aten.add.Scalar)
+def _add(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
+    return elementwise(b, [x, y], _scaled(b, scalars.add, alpha))
+
+
+@lowers(aten.sub.Tensor, aten.sub.Scalar)
+def _sub(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
+    return elementwise(b, [x, y], _scaled(b, scalars.sub, alpha))
+
+
+@lowers(aten.rsub.Tensor, aten.rsub.Scalar)
+def _rsub(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
+    return elementwise(b, [y, x], _scaled(b, scalars.sub, alpha))
+
+
+def _scaled(b: Builder, function: ScalarFunction, alpha: Any) -> ScalarFunction:
+    def emit(dtype: torch.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
+        if not (isinstance(alpha, (int, float)) and alpha == 1):
+            y = scalars.mul(dtype, y, b.scalar(alpha, dtype))
+        return function(dtype, x, y)
+
+    return emit
+
+
+def _check_divisor(b: Builder, operands: Sequence[Any], name: str) -> None:
+    """Make integer division by zero an error, as in eager."""
+    compute, _ = promote(operands, Kind.DEFAULT)
+    divisor = operands[1]
+    if not types.is_integer(compute):
+        return
+    if isinstance(divisor, Tensor):
+        check_all(
+            b,
+            [divisor],
+            lambda x: scalars.compare("ne", x, scalars.constant(0, divisor.dtype), divisor.dtype),
+            f"{name}: integer division by zero",
+        )
+    elif divisor == 0:
+        raise Unsupported("integer division by zero")
+
+
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode, condition=_no_complex)
+def _div_mode(b: Builder, x: Any, y: Any, rounding_mode: str | None) -> Tensor:
+    if rounding_mode is None:
+        return elementwise(b, [x, y], scalars.true_divide, Kind.INT_TO_FLOAT)
+    _check_divisor(b, [x, y], "div")
+    return elementwise(b, [x, y], lambda dtype, p, q: scalars.divide(dtype, p, q, rounding_mode))
+
+
+@lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
+def _floor_divide(b: Builder, x: Any, y: Any) -> Tensor:
+    return _div_mode(b, x, y, "floor")
+
+
+@lowers(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+def _remainder(b: Builder, x: Any, y: Any) -> Tensor:
+    _check_divisor(b, [x, y], "remainder")
+    return elementwise(b, [x, y], lambda dtype, p, q: scalars.remainder(dtype, p, q, "floor"))
+
+
+@lowers(aten.fmod.Tensor, aten.fmod.Scalar)
+def _fmod(b: Builder, x: Any, y: Any) -> Tensor:
+    _check_divisor(b, [x, y], "fmod")
+    return elementwise(b, [x, y], lambda dtype, p, q: scalars.remainder(dtype, p, q, "trunc"))
+
+
+@lowers(aten.pow.Tensor_Scalar, condition=_no_complex)
+def _pow_scalar(b: Builder, x: Tensor, exponent: Any) -> Tensor:
+    def emit(dtype: torch.dtype, base: ir.Value, power: ir.Value) -> ir.Value:
+        if isinstance(exponent, (int, float)) and float(exponent).is_integer():
+            if 0 <= exponent <= 8:
+                return scalars.power_by(dtype, base, int(exponent))
+            if exponent in (-1, -2) and types.is_float(dtype):
+                return _reciprocal(dtype, scalars.power_by(dtype, base, -int(exponent)))
+        if exponent == 0.5:
+            return math.sqrt(base)
+        if exponent == -0.5:
+            return math.rsqrt(base)
+        return _power(dtype, base, power)
+
+    return elementwise(b, [x, exponent], emit)
+
+
+@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, condition=_no_complex)
+def _pow(b: Builder, x: Any, y: Any) -> Tensor:
+    return elementwise(b, [x, y], _power)
+
+
+def _power(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.Value:
+    if types.is_float(dtype):
+        return math.powf(base, exponent)
+    return _integer_power(dtype, base, exponent)
+
+
+def _integer_power(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.Value:
+    """Integer power by squaring; a negative exponent gives 0, or ±1 for base ±1, as in ATen."""
+    one, zero = scalars.constant(1, dtype), scalars.constant(0, dtype)
+    if dtype is torch.bool:
+        return arith.ori(base, scalars.logical_not(exponent))
+    result, factor, rest = one, base, exponent
+    for bit in range(types.bit_width(dtype)):
+        odd = scalars.compare("ne", arith.andi(rest, one), zero, dtype)
+        result = arith.select(odd, arith.muli(result, factor), result)
+        if bit + 1 < types.bit_width(dtype):
+            factor = arith.muli(factor, factor)
+            rest = arith.shrui(rest, one)
+    if types.is_unsigned(dtype):
+        return result
+    minus = scalars.constant(-1, dtype)
+    is_one = scalars.compare("eq", base, one, dtype)
+    is_minus = scalars.compare("eq", base, minus, dtype)
+    even = scalars.compare("eq", arith.andi(exponent, one), zero, dtype)
+    inverse = arith.select(is_minus, arith.select(even, one, minus), zero)
+    inverse = arith.select(is_one, one, inverse)
+    negative = scalars.compare("lt", exponent, zero, dtype)
+    return arith.select(negative, inverse, result)
+
+
+@lowers(aten.where.self)
+def _where(b: Builder, condition: Tensor, x: Any, y: Any) -> Tensor:
+    dtype = b.result_dtype()
+
+    def body(flag: ir.Value, p: ir.Value, q: ir.Value) -> ir.Value:
+        flag = scalars.cast(flag, condition.dtype, torch.bool)
+        return arith.select(flag, scalars.cast(p, x.dtype, dtype), scalars.cast(q, y.dtype, dtype))
+
+    return b.pointwise([condition, x, y], b.result_shape(), dtype, body)
+
+
+@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def _masked_fill(b: Builder, x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        operands = [x, mask, value]
+    else:
+        operands = [x, mask]
+
+    def body(p: ir.Value, flag: ir.Value, *fill: ir.Value) -> ir.Value:
+        other = scalars.cast(fill[0], value.dtype, x.dtype) if fill else b.scalar(value, x.dtype)
+        return arith.select(flag, other, p)
+
+    return b.pointwise(operands, b.result_shape(), x.dtype, body)
+
+
+@lowers(aten.clamp.default, aten.clamp.Tensor)
+def _clamp(b: Builder, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    bounds = [bound for bound in (low, high) if bound is not None]
+
+    def emit(dtype: torch.dtype, value: ir.Value, *limits: ir.Value) -> ir.Value:
+        remaining = iter(limits)
+        if low is not None:
+            value = scalars.maximum(dtype, value, next(remaining))
+        if high is not None:
+            value = scalars.minimum(dtype, value, next(remaining))
+        return value
+
+    return elementwise(b, [x, *bounds], emit)
+
+
+@lowers(aten.clamp_min.default, aten.clamp_min.Tensor)
+def _clamp_min(b: Builder, x: Tensor, low: Any) -> Tensor:
+    return _clamp(b, x, low, None)
+
+
+@lowers(aten.clamp_max.default, aten.clamp_max.Tensor)
+def _clamp_max(b: Builder, x: Tensor, high: Any) -> Tensor:
+    return _clamp(b, x, None, high)
+
+
+@lowers(aten.hardtanh.default)
+def _hardtanh(b: Builder, x: Tensor, low: Any, high: Any) -> Tensor:
+    return _clamp(b, x, low, high)
+
+
+@lowers(aten.gelu.default)
+def _gelu_rule(b: Builder, x: Tensor, approximate: str) -> Tensor:
+    return elementwise(b, [x], _gelu(approximate))
+
+
+@lowers(aten.leaky_relu.default)
+def _leaky_relu(b: Builder, x: Tensor, slope: Any) -> Tensor:
+    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
+        positive = scalars.compare("gt", value, scalars.constant(0, dtype), dtype)
+        return arith.select(positive, value, arith.mulf(value, b.scalar(slope, dtype)))
+
+    return elementwise(b, [x], emit)
+
+
+@lowers(aten.elu.default)
+def _elu(b: Builder, x: Tensor, alpha: Any, scale: Any, input_scale: Any) -> Tensor:
+    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
+        zero = scalars.constant(0, dtype)
+        negative = math.expm1(arith.mulf(value, b.scalar(input_scale, dtype)))
+        negative = arith.mulf(negative, b.scalar(alpha * scale, dtype))
+        positive = arith.mulf(value, b.scalar(scale, dtype))
+        return arith.select(scalars.compare("gt", value, zero, dtype), positive, negative)
+
+    return elementwise(b, [x], emit)
+
+
+@lowers(aten.softplus.default)
+def _softplus(b: Builder, x: Tensor, beta: Any, threshold: Any) -> Tensor:
+    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
+        scale = b.scalar(beta, dtype)
+        scaled = arith.mulf(value, scale)
+        linear = scalars.compare("gt", scaled, b.scalar(threshold, dtype), dtype)
+        return arith.select(linear, value, arith.divf(math.log1p(math.exp(scaled)), scale))
+
+    return elementwise(b, [x], emit)
+
+
+@lowers(aten.hardsigmoid.default)
+def _hardsigmoid(b: Builder, x: Tensor) -> Tensor:
+    return elementwise(b, [x], _hardsigmoid_scalar)
+
+
+def _hardsigmoid_scalar(dtype: torch.dtype, value: ir.Value) -> ir.Value:
+    zero, three, six = (scalars.constant(c, dtype) for c in (0.0, 3.0, 6.0))
+    inner = scalars.minimum(dtype, scalars.maximum(dtype, arith.addf(value, three), zero), six)
+    return arith.divf(inner, six)
+
+
+@lowers(aten.hardswish.default)
+def _hardswish(b: Builder, x: Tensor) -> Tensor:
+    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
+        zero, three, six = (scalars.constant(c, dtype) for c in (0.0, 3.0, 6.0))
+        inner = scalars.minimum(dtype, scalars.maximum(dtype, arith.addf(value, three), zero), six)
+        return arith.divf(arith.mulf(value, inner), six)
+
+    return elementwise(b, [x], emit)
+
+
+@lowers(aten._to_copy.default)
+def _to_copy(b: Builder, x: Tensor, *_: Any) -> Tensor:
+    return b.cast(x, b.result_dtype())
+
+
+@lowers(torch.ops.prims.convert_element_type.default)
+def _convert_element_type(b: Builder, x: Tensor, dtype: torch.dtype) -> Tensor:
+    return b.cast(x, dtype)
+
+
+@lowers(aten.view_as_real.default)
+def _view_as_real(b: Builder, x: Tensor) -> Tensor:
+    part = x.dtype.to_real()
+    shape = b.result_shape()
+    source, map_ = b.operand(x, shape[:-1], rank=len(shape))
+
+    def body(value: ir.Value, _: ir.Value) -> ir.Value:
+        from mlir.dialects import linalg
+
+        last = linalg.index(len(shape) - 1)
+        first = arith.cmpi(arith.CmpIPredicate.eq, last, arith.constant(last.type, 0))
+        return arith.select(first, complex.re(value), complex.im(value))
+
+    identity = ir.AffineMap.get_identity(len(shape))
+    (result,) = b.generic(
+        [(source, map_)], [(b.empty(shape, part), identity)], [PARALLEL] * len(shape), body
+    )
+    return Tensor.plain(result, part, shape)
+
+
+@lowers(aten.view_as_complex.default)
+def _view_as_complex(b: Builder, x: Tensor) -> Tensor:
+    from .view import select
+
+    dtype = b.result_dtype()
+    parts = [select(b, x, x.rank - 1, i) for i in (0, 1)]
+    type_ = types.element_type(dtype)
+    return b.pointwise(
+        parts, b.result_shape(), dtype, lambda re, im: complex.create_(type_, re, im)
+    )
