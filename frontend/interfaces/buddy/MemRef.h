@@ -395,8 +395,10 @@ private:
       int64_t last;
       overflow |= __builtin_mul_overflow(count, sizes[d], &count);
       overflow |= __builtin_mul_overflow(sizes[d] - 1, strides[d], &last);
-      overflow |=
-          __builtin_add_overflow(extent, last < 0 ? -last : last, &extent);
+      if (last < 0)
+        overflow |= __builtin_sub_overflow(extent, last, &extent);
+      else
+        overflow |= __builtin_add_overflow(extent, last, &extent);
     }
     int64_t bytes;
     overflow |= __builtin_mul_overflow(extent, int64_t(sizeof(T)), &bytes);
