@@ -1,0 +1,176 @@
+"""`buddy build`: from a model to a directory that runs without Python.
+
+In: a Source.  Out: libmodel.so, model.h, weights.safetensors, manifest.json, tokenizer files and
+the OpenMP runtime, all or nothing.  Weights are read, converted and written one at a time; the
+graph is traced on shapes alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from buddy import __version__
+from buddy.aot import compiler, header, manifest, weights_file
+from buddy.aot.cpu_features import required_features
+from buddy.aot.errors import BundleError
+from buddy.aot.progress import Progress
+from buddy.aot.source import Source, open_source
+from buddy.aot.staging import MANIFEST, check_replaceable, staged
+from buddy.aot.weights_file import Layout, TensorSpec
+from buddy.importer import ArgInfo, ImportedModule, UnsupportedOpsError, import_exported_program
+
+LIBRARY, WEIGHTS, HEADER = "libmodel.so", "weights.safetensors", "model.h"
+ENTRY = "forward"
+_RESERVE = 64 << 20  # bytes a bundle needs beside its weights, generously
+_WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What the command line may choose; see `buddy build --help`."""
+
+    target: str = "native"
+    dtype: str = "f32"
+    primary_dialect: str = "linalg"
+    threads: int | None = None
+    opt_level: int = 3
+    dump_phases_to: Path | None = None
+    stop_after: str | None = None
+    quiet: bool = False
+
+
+def build(model: str, output: Path, options: BuildOptions) -> None:
+    """Build the bundle `output`; with `stop_after` write only the module's text, to that file."""
+    progress = Progress(options.quiet)
+    target = compiler.target_info(options.target)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if not options.stop_after:
+        check_replaceable(output)
+    with progress.step(f"open {model}"):
+        source = open_source(model, options.dtype)
+    with progress.step("trace"):
+        program = source.program()
+    layout = weights_file.plan(_weights(program))
+    with progress.step("import"):
+        imported = _import(program, layout, options)
+    if options.stop_after:
+        with progress.step(f"run the phases up to {options.stop_after}"):
+            text = compiler.text_after(
+                imported.bytecode, target, options.stop_after, options.dump_phases_to
+            )
+        compiler.write_text(output, text)
+        return
+    _check_space(output, layout.size)
+    with staged(output) as stage:
+        with progress.step(f"write {layout.size / 1e6:.0f} MB of weights"):
+            build_id = weights_file.write(stage / WEIGHTS, layout, source.load)
+        tokenizer = source.write_tokenizer(stage)
+        with progress.step(f"compile for {target.name} ({target.cpu})"):
+            compiler.compile_library(
+                compiler.add_string(imported.bytecode, "buddy_build_id", build_id),
+                target,
+                stage / LIBRARY,
+                opt_level=options.opt_level,
+                dump_phases_to=options.dump_phases_to,
+            )
+        runtime = compiler.copy_runtime(stage / LIBRARY, target)
+        record = _describe(source, build_id, target)
+        record |= {
+            "runtime": runtime,
+            "tokenizer": tokenizer,
+            "weights": {"file": WEIGHTS, "bytes": layout.size, "tensors": len(layout.specs)},
+            "entries": [_describe_entry(imported.args, layout)],
+        }
+        (stage / HEADER).write_text(header.render(record))
+        (stage / MANIFEST).write_text(manifest.dump(record))
+    progress.line(f"  {output}: built in {sum(progress.seconds.values()):.1f} s")
+
+
+def _weights(program: ExportedProgram) -> list[TensorSpec]:
+    """The parameters, buffers and constants that the program takes, in its order."""
+    fakes = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    specs = {}
+    for spec in program.graph_signature.input_specs:
+        value = fakes.get(spec.arg.name)
+        if spec.kind in _WEIGHT_KINDS and spec.target and isinstance(value, torch.Tensor):
+            shape = tuple(int(size) for size in value.shape)
+            specs[spec.target] = TensorSpec(spec.target, shape, value.dtype)
+    return list(specs.values())
+
+
+def _import(program: ExportedProgram, layout: Layout, options: BuildOptions) -> ImportedModule:
+    try:
+        return import_exported_program(
+            program,
+            name=ENTRY,
+            weight_offsets=layout.offsets,
+            primary_dialect=options.primary_dialect,
+        )
+    except UnsupportedOpsError as error:
+        ops = "; ".join(str(op) for op in error.missing)
+        raise BundleError(f"the model has ops that cannot be compiled: {ops}") from error
+
+
+def _check_space(output: Path, size: int) -> None:
+    """Fail before the long steps where the weights will not fit."""
+    folder = output.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < size + _RESERVE:
+        raise BundleError(
+            f"{folder}: {free / 1e6:.0f} MB are free, the bundle needs "
+            f"{(size + _RESERVE) / 1e6:.0f} MB; free some or choose another place with -o"
+        )
+
+
+def _describe(source: Source, build_id: str, target: Any) -> dict[str, Any]:
+    description = source.description
+    return {
+        "format": manifest.FORMAT,
+        "name": description.name,
+        "architecture": description.architecture,
+        "context": description.context,
+        "eos_tokens": description.eos_tokens,
+        "bos_token": description.bos_token,
+        "origin": description.origin,
+        "build_id": build_id,
+        "target": {
+            "name": target.name,
+            "triple": target.triple,
+            "cpu": target.cpu,
+            "features": required_features(target),
+        },
+        "versions": {
+            "buddy": __version__,
+            "torch": torch.__version__,
+            "llvm": compiler.llvm_version(),
+        },
+        "library": LIBRARY,
+        "header": HEADER,
+    }
+
+
+def _describe_entry(arguments: list[ArgInfo], layout: Layout) -> dict[str, Any]:
+    # A symbol that is itself an argument is called as that argument is.
+    rename = {
+        str(info.expr): info.name for info in arguments if getattr(info.expr, "is_symbol", False)
+    }
+    records = [manifest.describe_argument(info, rename) for info in arguments]
+    for record in records:
+        if record["kind"] == "state" and record["name"] in layout.offsets:
+            record["initial"] = layout.offsets[record["name"]]
+    return {
+        "name": ENTRY,
+        "symbol": ENTRY,
+        "workspace_symbol": f"{ENTRY}_workspace_size",
+        "arguments": records,
+    }

@@ -1,0 +1,98 @@
+"""Any nn.Module: `package.module:factory` names a function that makes it with example inputs.
+
+The factory returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`;
+`dynamic_shapes` is what torch.export takes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from buddy.aot.errors import BundleError
+from buddy.aot.export import export
+from buddy.aot.source import Description
+
+
+class FactorySource:
+    """A module made by the user's function; its weights are stored in the dtype they have."""
+
+    def __init__(self, name: str, dtype: str) -> None:
+        del dtype  # the factory decides
+        made = _call(name)
+        if not isinstance(made, tuple) or len(made) not in (2, 3):
+            raise BundleError(
+                f"{name}: expected (module, example_inputs[, dynamic_shapes]), got {_kind(made)}"
+            )
+        module, inputs = made[:2]
+        if not isinstance(module, torch.nn.Module):
+            raise BundleError(f"{name}: the first value is {_kind(module)}, not an nn.Module")
+        if not isinstance(inputs, tuple):
+            raise BundleError(f"{name}: the example inputs are {_kind(inputs)}, not a tuple")
+        self._name = name
+        self._module, self._inputs = module.eval(), inputs
+        self._dynamic_shapes = made[2] if len(made) == 3 else None
+        self._values: dict[str, torch.Tensor] = {}
+        for tensor in [*module.parameters(), *module.buffers()]:
+            if not tensor.is_contiguous():  # stored row-major, so traced row-major
+                tensor.data = tensor.data.contiguous()
+        self.description = Description(
+            name=name.rpartition(":")[2],
+            architecture=type(module).__name__,
+            origin={"format": "module", "factory": name},
+        )
+
+    def program(self) -> ExportedProgram:
+        try:
+            program = export(self._module, self._inputs, self._dynamic_shapes)
+        except Exception as error:  # whatever the tracer meets in the user's code
+            raise BundleError(f"{self._name}: torch.export: {_first_line(error)}") from error
+        for spec in program.graph_signature.input_specs:
+            if (
+                spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
+                and spec.persistent is not False
+            ):
+                self._values[spec.target] = program.state_dict[spec.target]
+            elif spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                self._values[spec.target] = program.constants[spec.target]
+        return program
+
+    def load(self, name: str) -> torch.Tensor:
+        return self._values[name]
+
+    def write_tokenizer(self, directory: Path) -> list[str]:
+        del directory
+        return []
+
+
+def _call(name: str) -> Any:
+    module_name, _, function_name = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a console script has its own directory there instead
+    try:
+        value: Any = importlib.import_module(module_name)
+    except Exception as error:
+        raise BundleError(f"{name}: cannot import {module_name}: {_first_line(error)}") from error
+    for part in function_name.split("."):
+        if not hasattr(value, part):
+            raise BundleError(f"{name}: {module_name} has no '{function_name}'")
+        value = getattr(value, part)
+    try:
+        return value()
+    except Exception as error:
+        raise BundleError(f"{name}: the factory failed: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"

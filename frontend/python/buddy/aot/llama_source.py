@@ -1,0 +1,71 @@
+"""What GGUF files and Hugging Face directories of LLaMAs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
+
+from buddy.aot.errors import BundleError
+from buddy.aot.export import export
+from buddy.models.llama import Llama, LlamaConfig, dynamic_shapes, example_inputs
+
+DTYPES = {"f32": torch.float32}
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The torch dtype that --dtype names."""
+    if name not in DTYPES:
+        raise BundleError(f"dtype '{name}' is not supported; choose from {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def make_fake(config: LlamaConfig) -> Llama:
+    """The model on FakeTensors, which know shapes and dtypes but take no memory."""
+    with FakeTensorMode():
+        return Llama(config).eval().requires_grad_(False)
+
+
+def trace(model: Llama) -> ExportedProgram:
+    """Export `Llama.forward` with tokens, position and capacity dynamic."""
+    with model.embed_tokens.weight.fake_mode:
+        inputs = example_inputs(model.config)
+    return export(model, inputs, dynamic_shapes(model.config))
+
+
+def check_tensors(
+    path: Path,
+    model: Llama,
+    stored: Mapping[str, tuple[int, ...]],
+    stored_names: Mapping[str, str],
+    ignored: Iterable[str],
+) -> None:
+    """Check that the file has the model's tensors in their shapes, and no other.
+
+    `stored_names` maps the model's names to the file's, for all that the file must bring.
+    """
+    state = model.state_dict()
+    missing = [name for name in stored_names.values() if name not in stored]
+    if missing:
+        raise BundleError(f"{path}: {_some(missing)} missing; is the file complete?")
+    unknown = sorted(set(stored) - set(stored_names.values()) - set(ignored))
+    if unknown:
+        raise BundleError(f"{path}: {_some(unknown)} not known to the LLaMA architecture")
+    for name, stored_name in stored_names.items():
+        expected, found = tuple(state[name].shape), tuple(stored[stored_name])
+        if expected != found:
+            raise BundleError(
+                f"{path}: tensor '{stored_name}' has shape {list(found)}, the configuration "
+                f"asks for {list(expected)}"
+            )
+
+
+def _some(names: list[str]) -> str:
+    """The first names of a list, with a verb that fits: 'tensors a, b and 7 more are'."""
+    if len(names) == 1:
+        return f"tensor '{names[0]}' is"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"tensors {', '.join(repr(name) for name in names[:3])}{more} are"

@@ -1,0 +1,66 @@
+"""What a bundle is built from, whatever it is stored as.
+
+A source knows a model's structure at once (`program()` traces it without the weights' values) and
+hands its weights over one at a time (`load`).  `open_source` finds the kind by what MODEL names.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from buddy.aot.errors import BundleError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the manifest says of the model beyond its entries."""
+
+    name: str
+    architecture: str
+    context: int | None = None
+    eos_tokens: list[int] = field(default_factory=list)
+    bos_token: int | None = None
+    origin: dict[str, Any] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A model that can be traced and whose weights can be read."""
+
+    description: Description
+
+    def program(self) -> ExportedProgram:
+        """Trace the entry point."""
+
+    def load(self, name: str) -> torch.Tensor:
+        """The value of one weight, by its fully qualified name in the traced module."""
+
+    def write_tokenizer(self, directory: Path) -> list[str]:
+        """Write the tokenizer's files; return their names (none if the model has no text)."""
+
+
+def open_source(model: str, dtype: str) -> Source:
+    """Open MODEL: a Hugging Face directory, a GGUF file or `package.module:factory`."""
+    path = Path(model)
+    if path.is_dir():
+        from buddy.aot.huggingface import HuggingFaceSource
+
+        return HuggingFaceSource(path, dtype)
+    if path.exists() or path.suffix == ".gguf":
+        from buddy.aot.gguf_source import GGUFSource
+
+        return GGUFSource(path, dtype)
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", model):
+        from buddy.aot.factory import FactorySource
+
+        return FactorySource(model, dtype)
+    raise BundleError(
+        f"{model}: no such model; expected a Hugging Face directory, a GGUF file or "
+        "package.module:factory"
+    )

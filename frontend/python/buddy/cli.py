@@ -1,0 +1,175 @@
+"""The command `buddy`: build, run, inspect, explain, bench.
+
+Only the commands that compile import torch; `run` and `inspect` start at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from buddy import __version__
+from buddy.aot.errors import BundleError
+
+PHASES = ("import", "graph", "kernel", "llvm")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # What follows `run DIR` is for the program in the bundle.
+    passed_on: list[str] = []
+    if arguments[:1] == ["run"] and len(arguments) > 2 and not arguments[1].startswith("-"):
+        arguments, passed_on = arguments[:2], arguments[2:]
+    args = _parser().parse_args(arguments)
+    if args.command == "run":
+        args.arguments = passed_on
+    try:
+        args.function(args)
+    except BundleError as error:
+        print(f"buddy: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        print("buddy: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors are one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="buddy", description="Compiles PyTorch models to native code.")
+    parser.add_argument("--version", action="version", version=f"buddy {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    build = commands.add_parser("build", help="compile a model to a native bundle")
+    build.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a Hugging Face directory, a GGUF file, or package.module:factory returning "
+        "(nn.Module, example_inputs[, dynamic_shapes])",
+    )
+    build.add_argument(
+        "-o", "--output", metavar="DIR", required=True, type=Path, help="the bundle to write"
+    )
+    build.add_argument("--dtype", choices=["f32"], default="f32", help="of a LLaMA's weights")
+    _add_compile_options(build)
+    build.add_argument("--threads", type=_positive, help="threads of the build itself")
+    build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)
+    build.add_argument(
+        "--stop-after",
+        choices=PHASES,
+        help="write the module after this phase to the file -o names, and no bundle",
+    )
+    build.add_argument("-q", "--quiet", action="store_true", help="no progress lines")
+    build.set_defaults(function=_build)
+
+    run = commands.add_parser("run", help="run the native program of a text model's bundle")
+    run.add_argument("bundle", metavar="DIR", type=Path)
+    run.add_argument("arguments", nargs="*", metavar="…", help="see `buddy run DIR --help`")
+    run.set_defaults(function=_run)
+
+    inspect = commands.add_parser("inspect", help="show what a bundle holds")
+    inspect.add_argument("bundle", metavar="DIR", type=Path)
+    inspect.add_argument("--json", action="store_true", help="print the manifest as it is")
+    inspect.set_defaults(function=_inspect)
+
+    explain = commands.add_parser("explain", help="show a model's operations and their source")
+    explain.add_argument("model", metavar="MODEL")
+    _add_compile_options(explain)
+    explain.set_defaults(function=_explain)
+
+    bench = commands.add_parser("bench", help="measure against other implementations")
+    subjects = bench.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+    llm = subjects.add_parser("llm", help="prefill and decode of a LLaMA")
+    llm.add_argument("model", metavar="MODEL", help="the GGUF file or directory built from")
+    llm.add_argument("bundle", metavar="DIR", type=Path, help="its bundle")
+    llm.add_argument("--threads", type=_positive, default=1)
+    llm.add_argument("--prompt", type=_positive, default=128, help="tokens (default 128)")
+    llm.add_argument("--decode", type=_positive, default=128, help="tokens (default 128)")
+    llm.add_argument("--rounds", type=_positive, default=5)
+    llm.add_argument("--json", action="store_true", help="print one JSON object")
+    llm.set_defaults(function=_bench_llm)
+    return parser
+
+
+def _add_compile_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", default="native", help="native, x86-64-v4, rv64gcv, …")
+    parser.add_argument("--primary-dialect", choices=["linalg", "tosa"], default="linalg")
+    parser.add_argument(
+        "--dump-phases-to", metavar="DIR", type=Path, help="write the module after each phase"
+    )
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def _build(args: argparse.Namespace) -> None:
+    from buddy.aot.bundle import BuildOptions, build
+
+    options = BuildOptions(
+        target=args.target,
+        dtype=args.dtype,
+        primary_dialect=args.primary_dialect,
+        threads=args.threads,
+        opt_level=args.opt_level,
+        dump_phases_to=args.dump_phases_to,
+        stop_after=args.stop_after,
+        quiet=args.quiet,
+    )
+    build(args.model, args.output, options)
+
+
+def _run(args: argparse.Namespace) -> None:
+    from buddy.aot.run import run
+
+    run(args.bundle, args.arguments)
+
+
+def _inspect(args: argparse.Namespace) -> None:
+    from buddy.aot import manifest
+
+    record = manifest.read(args.bundle)
+    if args.json:
+        print(json.dumps(record, indent=2, ensure_ascii=False))
+    else:
+        print(manifest.table(record))
+
+
+def _explain(args: argparse.Namespace) -> None:
+    from buddy.aot.explain import explain
+
+    print(explain(args.model, args.target, args.primary_dialect, args.dump_phases_to))
+
+
+def _bench_llm(args: argparse.Namespace) -> None:
+    from buddy.bench.llm import bench
+
+    bench(
+        args.model,
+        args.bundle,
+        threads=args.threads,
+        prompt=args.prompt,
+        decode=args.decode,
+        rounds=args.rounds,
+        as_json=args.json,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
