@@ -1,0 +1,57 @@
+//===- TargetInfo.h - one description a machine -----------------*- C++ -*-===//
+//
+// Every number about a machine that the compiler uses stands here and nowhere
+// else: passes ask for it by the target's name.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BUDDY_TARGET_TARGETINFO_H
+#define BUDDY_TARGET_TARGETINFO_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace buddy {
+
+struct TargetInfo {
+  std::string name;     ///< As asked for: native, x86-64-v4, rv64gcv, …
+  std::string triple;   ///< LLVM triple.
+  std::string cpu;      ///< LLVM CPU name.
+  std::string features; ///< LLVM feature string, "+a,-b".
+  std::string abi;      ///< ABI name for LLVM, may be empty.
+  std::string openmp;   ///< Runtime that kmpc calls are linked to: omp | gomp.
+
+  /// Bits of a vector register; of a scalable one, its bits at vscale 1.
+  unsigned vectorBits = 128;
+  /// Vector length is known only at run time.
+  bool scalableVectors = false;
+  unsigned vectorRegisters = 16;
+  unsigned fmaPorts = 2;
+  /// Cycles from an FMA to one that uses its result.
+  unsigned fmaLatency = 4;
+  uint64_t l1Bytes = 32 << 10, l2Bytes = 512 << 10, l3Bytes = 8 << 20;
+  unsigned cacheLineBytes = 64;
+
+  bool isX86() const;
+  bool isRISCV() const;
+  /// The feature string names this feature as present.
+  bool hasFeature(llvm::StringRef feature) const;
+  /// Elements of so many bits in a vector register (at vscale 1).
+  unsigned vectorLength(unsigned elementBits) const {
+    return vectorBits / elementBits;
+  }
+};
+
+/// The description of a target by name. `native` is the machine this runs on.
+/// An unknown name is an error that lists the known ones.
+llvm::Expected<TargetInfo> getTargetInfo(llvm::StringRef name);
+
+/// The names that getTargetInfo knows.
+std::vector<std::string> getTargetNames();
+
+} // namespace buddy
+
+#endif // BUDDY_TARGET_TARGETINFO_H

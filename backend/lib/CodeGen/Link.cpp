@@ -1,0 +1,77 @@
+//===- Link.cpp - objects to a shared library -----------------------------===//
+
+#include "buddy/CodeGen/CodeGen.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/TargetParser/Triple.h"
+
+#ifndef BUDDY_LLVM_TOOLS_DIR
+#define BUDDY_LLVM_TOOLS_DIR "/usr/lib/llvm-22/bin"
+#endif
+
+using namespace llvm;
+
+/// Runs a program; on failure the error carries what it printed.
+static Error run(StringRef program, ArrayRef<std::string> arguments) {
+  SmallVector<StringRef> argv{program};
+  argv.append(arguments.begin(), arguments.end());
+  SmallString<128> log;
+  if (std::error_code ec = sys::fs::createTemporaryFile("buddy-link", "txt", log))
+    return createFileError("temporary file", ec);
+  std::string message;
+  StringRef logName = log;
+  int rc = sys::ExecuteAndWait(program, argv, std::nullopt,
+                               {StringRef(""), logName, logName}, 0, 0, &message);
+  if (rc != 0 && message.empty())
+    if (auto buffer = MemoryBuffer::getFile(log))
+      message = (*buffer)->getBuffer().rtrim().str();
+  sys::fs::remove(log);
+  if (rc == 0)
+    return Error::success();
+  return createStringError(inconvertibleErrorCode(), "%s failed (%d): %s",
+                           program.str().c_str(), rc, message.c_str());
+}
+
+Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
+                               const TargetInfo &target,
+                               const LinkOptions &options) {
+  // clang as driver: it knows where a target's C library and builtins are.
+  std::string clang = (Twine(BUDDY_LLVM_TOOLS_DIR) + "/clang").str();
+  if (!sys::fs::can_execute(clang)) {
+    auto found = sys::findProgramByName("clang");
+    if (!found)
+      return createStringError(found.getError(),
+                               "no linker: install clang-22 and lld-22 (%s not "
+                               "found)",
+                               clang.c_str());
+    clang = *found;
+  }
+  SmallString<128> temporary;
+  sys::fs::createUniquePath(output + ".%%%%%%%%.so", temporary, false);
+  std::vector<std::string> arguments = {
+      "--target=" + target.triple, "-shared",     "-fuse-ld=lld", "-Wl,-z,defs",
+      "-Wl,--as-needed",           "-nostartfiles", "-o",         temporary.str().str()};
+  arguments.insert(arguments.end(), objects.begin(), objects.end());
+  if (target.openmp == "omp") {
+    arguments.push_back("-L" + sys::path::parent_path(BUDDY_LLVM_TOOLS_DIR).str() + "/lib");
+    arguments.push_back("-lomp");
+  }
+  arguments.push_back("-lm");
+  for (const std::string &rpath : options.rpaths)
+    arguments.push_back("-Wl,-rpath," + rpath);
+  arguments.insert(arguments.end(), options.extraArguments.begin(),
+                   options.extraArguments.end());
+  if (Error error = run(clang, arguments)) {
+    sys::fs::remove(temporary);
+    return error;
+  }
+  if (std::error_code ec = sys::fs::rename(temporary, output)) {
+    sys::fs::remove(temporary);
+    return createFileError(output, ec);
+  }
+  return Error::success();
+}

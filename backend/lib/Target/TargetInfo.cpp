@@ -1,0 +1,112 @@
+//===- TargetInfo.cpp - one description a machine -------------------------===//
+
+#include "buddy/Target/TargetInfo.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/SubtargetFeature.h"
+#include "llvm/TargetParser/Triple.h"
+#include <unistd.h>
+
+using namespace buddy;
+
+bool TargetInfo::isX86() const { return llvm::Triple(triple).isX86(); }
+bool TargetInfo::isRISCV() const { return llvm::Triple(triple).isRISCV(); }
+
+bool TargetInfo::hasFeature(llvm::StringRef feature) const {
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(features).split(parts, ',');
+  return llvm::is_contained(parts, ("+" + feature).str());
+}
+
+/// Cache size of the machine this runs on, or the default where the system
+/// does not tell.
+static uint64_t cacheBytes(int name, uint64_t fallback) {
+  long bytes = sysconf(name);
+  return bytes > 0 ? uint64_t(bytes) : fallback;
+}
+
+static TargetInfo nativeTarget() {
+  TargetInfo t;
+  t.name = "native";
+  t.triple = llvm::sys::getDefaultTargetTriple();
+  t.cpu = llvm::sys::getHostCPUName().str();
+  llvm::SubtargetFeatures features;
+  llvm::SmallVector<std::pair<std::string, bool>> sorted;
+  for (const auto &f : llvm::sys::getHostCPUFeatures())
+    sorted.emplace_back(f.first().str(), f.second);
+  // The map's order is not stable, and the string is part of cache keys.
+  llvm::sort(sorted);
+  for (const auto &[feature, on] : sorted)
+    features.AddFeature(feature, on);
+  t.features = features.getString();
+  t.openmp = "omp";
+  if (t.isX86()) {
+    if (t.hasFeature("avx512f"))
+      t.vectorBits = 512, t.vectorRegisters = 32;
+    else if (t.hasFeature("avx2"))
+      t.vectorBits = 256;
+  } else if (t.isRISCV() && t.hasFeature("v")) {
+    t.scalableVectors = true;
+    t.vectorBits = 64;
+    t.vectorRegisters = 32;
+  }
+  t.l1Bytes = cacheBytes(_SC_LEVEL1_DCACHE_SIZE, t.l1Bytes);
+  t.l2Bytes = cacheBytes(_SC_LEVEL2_CACHE_SIZE, t.l2Bytes);
+  t.l3Bytes = cacheBytes(_SC_LEVEL3_CACHE_SIZE, t.l3Bytes);
+  return t;
+}
+
+static TargetInfo x86Target(llvm::StringRef name, llvm::StringRef cpu,
+                            unsigned vectorBits, unsigned registers) {
+  TargetInfo t;
+  t.name = name.str();
+  t.triple = "x86_64-unknown-linux-gnu";
+  t.cpu = cpu.str();
+  t.openmp = "omp";
+  t.vectorBits = vectorBits;
+  t.vectorRegisters = registers;
+  // LLVM's generic AVX512 levels prefer 256-bit vectors.
+  if (vectorBits == 512)
+    t.features = "-prefer-256-bit", t.l2Bytes = 1 << 20;
+  return t;
+}
+
+static TargetInfo rv64gcv() {
+  TargetInfo t;
+  t.name = "rv64gcv";
+  t.triple = "riscv64-unknown-linux-gnu";
+  t.cpu = "generic-rv64";
+  // Plain +v runs at any VLEN of at least 128; +zvlNNNb would be wrong below NNN.
+  t.features = "+m,+a,+f,+d,+c,+v,+zicsr,+zifencei";
+  t.abi = "lp64d";
+  t.openmp = "gomp";
+  // LLVM counts scalable vectors in blocks of 64 bits.
+  t.vectorBits = 64;
+  t.scalableVectors = true;
+  t.vectorRegisters = 32;
+  t.fmaPorts = 1;
+  return t;
+}
+
+std::vector<std::string> buddy::getTargetNames() {
+  return {"native",         "x86-64-v3", "x86-64-v4",
+          "sapphirerapids", "znver4",    "rv64gcv"};
+}
+
+llvm::Expected<TargetInfo> buddy::getTargetInfo(llvm::StringRef name) {
+  if (name.empty() || name == "native")
+    return nativeTarget();
+  if (name == "x86-64-v3")
+    return x86Target(name, name, 256, 16);
+  if (name == "x86-64-v4" || name == "sapphirerapids" || name == "znver4")
+    return x86Target(name, name, 512, 32);
+  if (name == "rv64gcv")
+    return rv64gcv();
+  return llvm::createStringError(
+      llvm::inconvertibleErrorCode(),
+      "unknown target '%s'; known targets: %s", name.str().c_str(),
+      llvm::join(getTargetNames(), ", ").c_str());
+}

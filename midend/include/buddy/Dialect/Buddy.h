@@ -1,0 +1,45 @@
+//===- Buddy.h - the buddy dialect ------------------------------*- C++ -*-===//
+//
+// Ops and attributes declared in BuddyOps.td, and the names of the discardable
+// attributes that the phases hand to each other.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BUDDY_DIALECT_BUDDY_H
+#define BUDDY_DIALECT_BUDDY_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "buddy/Dialect/BuddyDialect.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "buddy/Dialect/BuddyAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "buddy/Dialect/BuddyOps.h.inc"
+
+namespace buddy {
+
+/// Unit attribute of a function that becomes an exported entry point.
+inline constexpr llvm::StringLiteral kEntryAttr = "buddy.entry";
+/// Argument attributes: role, name, offset in the weights file, symbolic shape.
+inline constexpr llvm::StringLiteral kKindAttr = "buddy.kind";
+inline constexpr llvm::StringLiteral kNameAttr = "buddy.name";
+inline constexpr llvm::StringLiteral kWeightOffsetAttr = "buddy.weight_offset";
+inline constexpr llvm::StringLiteral kShapeAttr = "buddy.shape";
+/// Op attribute: path of the module (a layer) the op was traced from.
+inline constexpr llvm::StringLiteral kModuleAttr = "buddy.module";
+/// Module attribute: TargetAttr.
+inline constexpr llvm::StringLiteral kTargetAttr = "buddy.target";
+/// Op attribute: ScheduleAttr.
+inline constexpr llvm::StringLiteral kScheduleAttr = "buddy.schedule";
+
+void registerBuddyDialect(mlir::DialectRegistry &registry);
+
+} // namespace buddy
+
+#endif // BUDDY_DIALECT_BUDDY_H

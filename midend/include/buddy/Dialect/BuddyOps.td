@@ -1,0 +1,178 @@
+//===- BuddyOps.td - the few ops upstream has none of -------------------===//
+//
+// Ops on tensors without a destination: the importer builds them whole, the
+// graph phase decomposes them to upstream dialects.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BUDDY_OPS
+#define BUDDY_OPS
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Buddy_Dialect : Dialect {
+  let name = "buddy";
+  let cppNamespace = "::buddy";
+  let summary = "Ops of PyTorch models that upstream MLIR does not have";
+  // The importer builds these ops as unregistered generic ones: all their
+  // attributes stand in one dictionary.
+  let usePropertiesForAttributes = 0;
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Buddy_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Buddy_Dialect, mnemonic, traits>;
+
+def FloatTensor : RankedTensorOf<[F16, BF16, F32, F64]>;
+def MaskTensor : RankedTensorOf<[I1, F16, BF16, F32, F64]>;
+
+def Buddy_AttentionOp : Buddy_Op<"attention", [Pure]> {
+  let summary = "scaled dot-product attention with grouped heads";
+  let description = [{
+    `softmax(scale * q kᵀ + mask) v` on q `[B…, Hq, T, D]`, k `[B…, Hkv, S, D]`,
+    v `[B…, Hkv, S, Dv]`; head h reads key head `h / (Hq / Hkv)`. The mask is
+    broadcast to `[B…, Hq, T, S]`: i1 (true attends) or float (added). `causal` is
+    `none`, `top_left` (j <= i) or `bottom_right` (j <= i + S - T). A row that
+    attends nothing is 0. Computed in f32 for f16 and bf16.
+
+    ```mlir
+    %o = buddy.attention %q, %k, %v {causal = "bottom_right", scale = 0.125 : f64}
+       : (tensor<9x?x64xf32>, tensor<3x?x64xf32>, tensor<3x?x64xf32>) -> tensor<9x?x64xf32>
+    ```
+  }];
+  let arguments = (ins FloatTensor:$query, FloatTensor:$key, FloatTensor:$value,
+                       Optional<MaskTensor>:$mask, StrAttr:$causal, F64Attr:$scale);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+}
+
+def Buddy_SoftmaxOp : Buddy_Op<"softmax", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "softmax along one dimension";
+  let description = [{
+    `exp(x - max) / sum(exp(x - max))` along `dim`; in f32 for f16 and bf16.
+
+    ```mlir
+    %y = buddy.softmax %x {dim = 1 : i64} : tensor<4x?xf32>
+    ```
+  }];
+  let arguments = (ins FloatTensor:$input, I64Attr:$dim);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+  let hasVerifier = 1;
+}
+
+def Buddy_RMSNormOp : Buddy_Op<"rms_norm", [Pure]> {
+  let summary = "root-mean-square normalisation over the trailing dimensions";
+  let description = [{
+    `x * rsqrt(mean(x²) + eps) * weight` over the last `dims` dimensions; in f32
+    for f16 and bf16.
+
+    ```mlir
+    %y = buddy.rms_norm %x, %w {dims = 1 : i64, eps = 1.0e-5 : f64}
+       : (tensor<?x576xf32>, tensor<576xf32>) -> tensor<?x576xf32>
+    ```
+  }];
+  let arguments = (ins FloatTensor:$input, Optional<FloatTensor>:$weight, I64Attr:$dims,
+                       F64Attr:$eps);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+}
+
+def Buddy_LayerNormOp : Buddy_Op<"layer_norm", [Pure]> {
+  let summary = "layer normalisation over the trailing dimensions";
+  let description = [{
+    `(x - mean) * rsqrt(var + eps) * weight + bias` over the last `dims`
+    dimensions; in f32 for f16 and bf16. The operands after the input are the
+    weight and the bias, as `has_weight` and `has_bias` say.
+
+    ```mlir
+    %y = buddy.layer_norm %x, %w, %b
+         {dims = 1 : i64, eps = 1.0e-5 : f64, has_weight = true, has_bias = true}
+       : (tensor<?x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64xf32>
+    ```
+  }];
+  let arguments = (ins FloatTensor:$input, Variadic<FloatTensor>:$parameters, I64Attr:$dims,
+                       F64Attr:$eps, BoolAttr:$has_weight, BoolAttr:$has_bias);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+}
+
+def Buddy_CheckOp : Buddy_Op<"check", [MemoryEffects<[MemWrite]>]> {
+  let summary = "make the call return an error if the condition is false";
+  let description = [{
+    Records `message` and an error code in the call's context if the condition is
+    false; execution goes on, so what follows must be memory-safe in any case. The
+    entry returns the first error recorded.
+
+    ```mlir
+    buddy.check %ok, "index out of range in aten.embedding"
+    ```
+  }];
+  let arguments = (ins I1:$condition, StrAttr:$message);
+  let assemblyFormat = "$condition `,` $message attr-dict";
+}
+
+def Buddy_NumThreadsOp : Buddy_Op<"num_threads", [Pure]> {
+  let summary = "threads worth using for so much work";
+  let description = [{
+    1 if `work` (scalar operations, about a nanosecond a dozen) is too small to pay for
+    a parallel region, else the thread count of the call's context.
+
+    ```mlir
+    %n = buddy.num_threads %work
+    omp.parallel num_threads(%n : i32) { … }
+    ```
+  }];
+  let arguments = (ins Index:$work);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$work attr-dict";
+}
+
+class Buddy_Attr<string name, string attrMnemonic> : AttrDef<Buddy_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def Buddy_TargetAttr : Buddy_Attr<"Target", "target"> {
+  let summary = "the machine a module is compiled for, as module attribute `buddy.target`";
+  let description = [{
+    `name` is what the user asked for (`native`, `x86-64-v4`, `rv64gcv`…), the rest
+    is what LLVM needs. Numbers about the machine are in TargetInfo, found by name.
+  }];
+  let parameters = (ins StringRefParameter<"requested name">:$name,
+                        StringRefParameter<"LLVM triple">:$triple,
+                        StringRefParameter<"LLVM CPU">:$cpu,
+                        StringRefParameter<"LLVM features">:$features,
+                        StringRefParameter<"ABI name">:$abi);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Buddy_ScheduleAttr : Buddy_Attr<"Schedule", "schedule"> {
+  let summary = "how a contraction is generated, as op attribute `buddy.schedule`";
+  let description = [{
+    Written by `buddy-choose-schedule`, or by the user, who is not overruled.
+    `mr` × `nr` is the register tile: rows, and columns in vectors of `vl` elements
+    (of a scalable vector, times vscale, if `scalable`). A parallel task computes `mc`
+    rows (a multiple of `mr`) of `nr` vectors of columns. `kc` is the block of the
+    reduction held in a packed panel (a multiple of `vl`); `ku` the unroll of the
+    reduction; `dot_m` the largest number of rows computed by vectorizing the reduction
+    instead of a parallel dimension, where both operands are contiguous along it; `pack_m`
+    the number of rows from which a panel is packed though it is contiguous.
+
+    ```mlir
+    linalg.contract … {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16,
+        scalable = false, mc = 128, kc = 256, ku = 4, dot_m = 8, pack_m = 32>}
+    ```
+  }];
+  let parameters = (ins "int64_t":$mr, "int64_t":$nr, "int64_t":$vl, "bool":$scalable,
+                        "int64_t":$mc, "int64_t":$kc, "int64_t":$ku, "int64_t":$dot_m,
+                        "int64_t":$pack_m);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+#endif

@@ -1,0 +1,207 @@
+//===- Passes.td - Buddy's passes ------------------------------------------===//
+
+#ifndef BUDDY_PASSES
+#define BUDDY_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+//===-- Graph passes: on tensors --------------------------------------------===//
+
+def SetTarget : Pass<"buddy-set-target", "::mlir::ModuleOp"> {
+  let summary = "record the machine a module is compiled for";
+  let description = [{
+    Resolves `target` (a name known to TargetInfo) and writes the module attribute
+    `buddy.target`, which later passes and code generation read. With an empty name
+    an attribute that is already there is kept, and otherwise `native` is taken.
+
+    ```mlir
+    module attributes {buddy.target = #buddy.target<name = "rv64gcv", …>} { … }
+    ```
+  }];
+  let options = [Option<"target", "target", "std::string", "", "Name of the target">];
+  let dependentDialects = ["::buddy::BuddyDialect"];
+}
+
+def OutlineLayers : Pass<"buddy-outline-layers", "::mlir::ModuleOp"> {
+  let summary = "make each repeated layer one function called with other weights";
+  let description = [{
+    Groups the ops of an entry point by their `buddy.module` attribute, moves each
+    group into a private function and replaces functions that are equal up to
+    locations by one. Compile time and code size then do not grow with the number of
+    layers. A group is left inline if an op outside it stands between two of its ops
+    in the data flow, if it holds no contraction, or if it occurs once.
+
+    A result becomes a destination argument, so that no buffer is returned; a result
+    that updates an argument in place stays tied to that argument.
+
+    ```mlir
+    %a = linalg.contract … ins(%x, %w0 …) {buddy.module = "layers.0"}
+    %b = linalg.contract … ins(%a, %w1 …) {buddy.module = "layers.1"}
+    // becomes
+    %a = call @layer(%x, %w0, %e0)
+    %b = call @layer(%a, %w1, %e1)
+    ```
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::bufferization::BufferizationDialect"];
+}
+
+def DecomposeOps : Pass<"buddy-decompose-ops", "::mlir::func::FuncOp"> {
+  let summary = "lower attention, softmax and norms to linalg";
+  let description = [{
+    The reference lowering of the dialect's tensor ops to contractions, reductions
+    and element-wise `linalg.generic` ops.
+
+    ```mlir
+    %y = buddy.rms_norm %x, %w {dims = 1 : i64, eps = 1.0e-5 : f64} : …
+    // becomes a reduction of x² and one element-wise linalg.generic
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def FoldTransposes : Pass<"buddy-fold-transposes", "::mlir::func::FuncOp"> {
+  let summary = "read transposed and broadcast operands of contractions by indexing map";
+  let description = [{
+    An operand of a contraction that is a pure permutation or broadcast of another
+    tensor (`linalg.transpose`, `linalg.broadcast`, or a `linalg.generic` that only
+    yields its input) is read from that tensor by a composed indexing map.
+
+    ```mlir
+    %t = linalg.transpose ins(%w : tensor<8x4xf32>) outs(…) permutation = [1, 0]
+    %y = linalg.matmul ins(%x, %t …)
+    // becomes a linalg.contract that reads %w by (m, n, k) -> (n, k)
+    ```
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+}
+
+def FuseElementwise : Pass<"buddy-fuse-elementwise", "::mlir::func::FuncOp"> {
+  let summary = "fuse chains of element-wise ops, contractions kept whole";
+  let description = [{
+    Generalizes named linalg ops except contractions, then fuses element-wise producers
+    with one use into their consumers (upstream's patterns). A contraction is no
+    consumer: fused operands would be computed once for each use of an element.
+
+    ```mlir
+    %a = linalg.exp ins(%x …)
+    %b = linalg.add ins(%a, %y …)
+    // becomes one linalg.generic with exp and add in its body
+    ```
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def ChooseSchedule : Pass<"buddy-choose-schedule", "::mlir::func::FuncOp"> {
+  let summary = "write a #buddy.schedule on each contraction";
+  let description = [{
+    Reads a contraction's indexing maps, types and the target's TargetInfo and writes
+    the tile sizes that `buddy-lower-contractions` obeys. A schedule that is already
+    there is kept.
+  }];
+  let dependentDialects = ["::buddy::BuddyDialect"];
+}
+
+//===-- Kernel passes: on buffers -------------------------------------------===//
+
+def Bufferize : Pass<"buddy-bufferize", "::mlir::ModuleOp"> {
+  let summary = "one-shot bufferization in place, function arguments with unit last stride";
+  let description = [{
+    Upstream's one-shot module bufferization with two choices that its pass cannot
+    express: an argument of a private function is a memref of dynamic strides and
+    offset but unit last stride, so that a slice of a cache is passed without a copy and
+    rows stay contiguous for vector code; allocations are aligned to 64 bytes.
+    Destinations of `materialize_in_destination` are written directly where the
+    analysis allows it (empty tensor elimination).
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp"> {
+  let summary = "generate vector code for contractions on buffers";
+  let description = [{
+    Turns each contraction on memrefs into loops over register tiles of vector FMAs,
+    parallel over blocks of the result, as its `#buddy.schedule` says. Indexing maps
+    decide which dimensions are rows, columns, reduction and batch; edges are handled by
+    smaller tiles and masks, so that any size, static or dynamic, 0 included, is right.
+    An op that is no contraction, or whose body is no multiply-add, is left alone.
+  }];
+  let dependentDialects = [
+    "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+    "::mlir::affine::AffineDialect"];
+}
+
+def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
+  let summary = "lower linalg ops on buffers to loops, the outer ones parallel";
+  let description = [{
+    A linalg op on memrefs becomes a loop nest whose leading parallel dimensions form
+    one OpenMP loop, with as many threads as the amount of work is worth, and whose inner
+    dimensions stay sequential for the vectorizer. A single parallel dimension is split
+    into chunks. Copies between contiguous buffers too are loops of this kind.
+
+    ```mlir
+    linalg.generic {… iterator_types = ["parallel", "parallel"]} …
+    // becomes
+    %n = buddy.num_threads %work
+    omp.parallel num_threads(%n : i32) { omp.wsloop { omp.loop_nest (%i) … { scf.for … } } }
+    ```
+  }];
+  let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::omp::OpenMPDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect"];
+}
+
+def ExpandMath : Pass<"buddy-expand-math", "::mlir::func::FuncOp"> {
+  let summary = "replace f32 math functions by polynomials that vectorize";
+  let description = [{
+    exp, tanh, erf, log and their kin on f32 become upstream's polynomial
+    approximations; f16 and bf16 are computed in f32. What has none (sin, cos, pow,
+    f64) stays and is called from the C math library.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect", "::mlir::affine::AffineDialect"];
+}
+
+def PlanMemory : Pass<"buddy-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "place all buffers of a call in one workspace, reusing dead ones";
+  let description = [{
+    Each function with allocations takes a workspace (`memref<?xi8>`) as its last
+    argument and gets a sibling `@NAME.workspace_size` that computes the bytes it needs
+    from the same arguments' sizes. Buffers whose live ranges do not overlap share
+    space. A callee's workspace is part of its caller's. Small constant-size buffers
+    inside loops become stack allocations. A buffer whose size the arguments do not
+    determine stays a heap allocation, freed at the end of its block.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+def VerifyNoCopies : Pass<"buddy-verify-no-copies", "::mlir::ModuleOp"> {
+  let summary = "fail if a weight or a state is copied";
+  let description = [{
+    Follows views and calls from each argument of kind `weight` or `state` and reports
+    an error at a copy that reads the whole of it.
+  }];
+}
+
+//===-- LLVM passes -----------------------------------------------------------===//
+
+def EmitEntries : Pass<"buddy-emit-entries", "::mlir::ModuleOp"> {
+  let summary = "thread the call context through and emit exported entry points";
+  let description = [{
+    Every function takes the call's context as first argument; `buddy.check` and
+    `buddy.num_threads` become accesses to it. For each function with `buddy.entry` the
+    exported `NAME` and `NAME_workspace_size` are emitted after the calling convention of
+    docs/architecture.md: descriptors are checked, bound weights are viewed in the
+    context's weights, errors are returned.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+#endif

@@ -1,0 +1,141 @@
+//===- Buddy.cpp - the buddy dialect --------------------------------------===//
+
+#include "buddy/Dialect/Buddy.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace buddy;
+
+#include "buddy/Dialect/BuddyDialect.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "buddy/Dialect/BuddyAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "buddy/Dialect/BuddyOps.cpp.inc"
+
+void BuddyDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "buddy/Dialect/BuddyOps.cpp.inc"
+      >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "buddy/Dialect/BuddyAttrs.cpp.inc"
+      >();
+}
+
+void buddy::registerBuddyDialect(DialectRegistry &registry) {
+  registry.insert<BuddyDialect>();
+}
+
+LogicalResult
+ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                     int64_t mr, int64_t nr, int64_t vl, bool scalable,
+                     int64_t mc, int64_t kc, int64_t ku, int64_t dotM,
+                     int64_t packM) {
+  if (mr < 1 || nr < 1 || ku < 1 || mr * nr * ku > 1024)
+    return emitError() << "schedule needs mr, nr and ku of at least 1 and a "
+                          "product of at most 1024";
+  if (vl < 1 || vl > 1024 || !llvm::isPowerOf2_64(vl))
+    return emitError() << "schedule needs vl a power of two up to 1024";
+  if (mc < 1 || mc % mr != 0)
+    return emitError() << "schedule needs mc a multiple of mr";
+  if (kc < 1 || kc % vl != 0)
+    return emitError() << "schedule needs kc a multiple of vl";
+  if (dotM < 0 || packM < 0)
+    return emitError() << "schedule needs dot_m and pack_m of at least 0";
+  // Buffers of a panel, of its rows of A and of its results are on the stack.
+  if ((kc + mc) * nr * vl + mr * kc > (1 << 18))
+    return emitError() << "schedule needs (kc + mc) * nr * vl + mr * kc of at "
+                          "most 262144 elements";
+  return success();
+}
+
+/// True unless both sizes are static and differ.
+static bool mayEqual(int64_t a, int64_t b) {
+  return ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || a == b;
+}
+
+LogicalResult AttentionOp::verify() {
+  auto q = cast<RankedTensorType>(getQuery().getType());
+  auto k = cast<RankedTensorType>(getKey().getType());
+  auto v = cast<RankedTensorType>(getValue().getType());
+  auto o = cast<RankedTensorType>(getResult().getType());
+  int64_t rank = q.getRank();
+  if (rank < 3 || k.getRank() != rank || v.getRank() != rank ||
+      o.getRank() != rank)
+    return emitOpError("needs query, key, value and result of one rank >= 3");
+  if (q.getElementType() != k.getElementType() ||
+      q.getElementType() != v.getElementType() ||
+      q.getElementType() != o.getElementType())
+    return emitOpError("needs one element type");
+  for (int64_t i = 0; i < rank - 3; ++i)
+    if (!mayEqual(q.getDimSize(i), k.getDimSize(i)) ||
+        !mayEqual(q.getDimSize(i), v.getDimSize(i)))
+      return emitOpError("batch dimension ") << i << " differs";
+  int64_t hq = q.getDimSize(rank - 3), hkv = k.getDimSize(rank - 3);
+  if (ShapedType::isDynamic(hq) || ShapedType::isDynamic(hkv) || hkv == 0 ||
+      hq % hkv != 0)
+    return emitOpError("needs static head counts, query heads a multiple of "
+                       "key heads");
+  if (v.getDimSize(rank - 3) != hkv)
+    return emitOpError("key and value heads differ");
+  if (!mayEqual(q.getDimSize(rank - 1), k.getDimSize(rank - 1)))
+    return emitOpError("head dimension of query and key differ");
+  if (!mayEqual(k.getDimSize(rank - 2), v.getDimSize(rank - 2)))
+    return emitOpError("key and value lengths differ");
+  if (!mayEqual(q.getDimSize(rank - 2), o.getDimSize(rank - 2)) ||
+      !mayEqual(v.getDimSize(rank - 1), o.getDimSize(rank - 1)) ||
+      o.getDimSize(rank - 3) != hq)
+    return emitOpError("result shape does not fit");
+  if (!llvm::is_contained({"none", "top_left", "bottom_right"}, getCausal()))
+    return emitOpError("causal must be none, top_left or bottom_right");
+  if (getMask() &&
+      cast<RankedTensorType>(getMask().getType()).getRank() > rank)
+    return emitOpError("mask has more dimensions than the query");
+  return success();
+}
+
+LogicalResult SoftmaxOp::verify() {
+  int64_t rank = cast<RankedTensorType>(getInput().getType()).getRank();
+  if (getDim() < 0 || getDim() >= rank)
+    return emitOpError("dim ") << getDim() << " out of range for rank " << rank;
+  return success();
+}
+
+/// Checks a norm's `dims`, result type and parameters, which have the shape of
+/// the trailing dimensions.
+static LogicalResult verifyNorm(Operation *op, Value input, Value result,
+                                int64_t dims, ValueRange parameters) {
+  auto type = cast<RankedTensorType>(input.getType());
+  if (result.getType() != type)
+    return op->emitOpError("result and input types differ");
+  if (dims < 1 || dims > type.getRank())
+    return op->emitOpError("dims must be in [1, rank]");
+  for (Value p : parameters) {
+    auto pt = cast<RankedTensorType>(p.getType());
+    if (pt.getRank() != dims)
+      return op->emitOpError("parameters must have rank ") << dims;
+    for (int64_t i = 0; i < dims; ++i)
+      if (!mayEqual(pt.getDimSize(i),
+                    type.getDimSize(type.getRank() - dims + i)))
+        return op->emitOpError("parameter shape does not fit the input");
+  }
+  return success();
+}
+
+LogicalResult RMSNormOp::verify() {
+  SmallVector<Value> parameters;
+  if (getWeight())
+    parameters.push_back(getWeight());
+  return verifyNorm(*this, getInput(), getResult(), getDims(), parameters);
+}
+
+LogicalResult LayerNormOp::verify() {
+  if (getParameters().size() !=
+      size_t(getHasWeight()) + size_t(getHasBias()))
+    return emitOpError("parameters do not fit has_weight and has_bias");
+  return verifyNorm(*this, getInput(), getResult(), getDims(), getParameters());
+}

@@ -1,0 +1,280 @@
+//===- Pipeline.cpp - the one pipeline ------------------------------------===//
+//
+// Read top to bottom: this is the order of everything. The comments say why
+// each step stands where it stands.
+//
+//===----------------------------------------------------------------------===//
+
+#include "buddy/Pipelines/Pipeline.h"
+
+#include "buddy/Transforms/Passes.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/Transforms/Passes.h"
+#include "mlir/Dialect/Tosa/Transforms/Passes.h"
+#include "mlir/Dialect/Vector/Transforms/Passes.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace buddy;
+
+static constexpr StringLiteral kPhaseNames[] = {"import", "graph", "kernel",
+                                                "llvm"};
+
+llvm::StringRef buddy::phaseName(Phase phase) {
+  return kPhaseNames[static_cast<unsigned>(phase)];
+}
+
+std::optional<Phase> buddy::parsePhase(llvm::StringRef name) {
+  for (unsigned i = 0; i < std::size(kPhaseNames); ++i)
+    if (name == kPhaseNames[i])
+      return static_cast<Phase>(i);
+  return std::nullopt;
+}
+
+static void cleanUp(OpPassManager &manager) {
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+/// On tensors: whole ops become loops of work worth fusing.
+static void buildGraphPhase(OpPassManager &manager) {
+  auto functions = [&]() -> OpPassManager & {
+    return manager.nest<func::FuncOp>();
+  };
+  // Equal constants and sizes must be one value before layers are compared.
+  cleanUp(manager);
+  // First of all, so that all later work is done once a layer.
+  manager.addPass(createOutlineLayers());
+  functions().addPass(createDecomposeOps());
+  // What the importer wrote in TOSA joins what it wrote in linalg.
+  functions().addPass(tosa::createTosaMakeBroadcastablePass());
+  functions().addPass(tosa::createTosaToLinalgNamed());
+  functions().addPass(tosa::createTosaToLinalg());
+  functions().addPass(createTosaToArithPass());
+  functions().addPass(createTosaToTensorPass());
+  cleanUp(manager);
+  // Before generalization, which would hide contractions behind transposes.
+  functions().addPass(createFoldTransposes());
+  functions().addPass(createFuseElementwise());
+  cleanUp(manager);
+  functions().addPass(createChooseSchedule());
+}
+
+/// On buffers: where everything lies, then how each op is computed.
+static void buildKernelPhase(OpPassManager &manager) {
+  auto functions = [&]() -> OpPassManager & {
+    return manager.nest<func::FuncOp>();
+  };
+  manager.addPass(createBufferize());
+  manager.addPass(bufferization::createDropEquivalentBufferResultsPass());
+  cleanUp(manager);
+  functions().addPass(memref::createResolveRankedShapeTypeResultDimsPass());
+  cleanUp(manager);
+  // While copies and calls are still ops of their own.
+  manager.addPass(createVerifyNoCopies());
+  functions().addPass(createLowerContractions());
+  functions().addPass(createLowerLoops());
+  functions().addPass(memref::createFoldMemRefAliasOpsPass());
+  cleanUp(manager);
+  functions().addPass(createExpandMath());
+  // After the generators, which allocate their packing buffers.
+  manager.addPass(createPlanMemory());
+  cleanUp(manager);
+}
+
+/// Down to the LLVM dialect.
+static void buildLLVMPhase(OpPassManager &manager) {
+  auto functions = [&]() -> OpPassManager & {
+    return manager.nest<func::FuncOp>();
+  };
+  functions().addPass(createConvertVectorToSCFPass());
+  functions().addPass(createConvertLinalgToLoopsPass());
+  manager.addPass(createEmitEntries());
+  // Loops that no generator of ours made (a user's scf.parallel).
+  functions().addPass(createForallToParallelLoopPass());
+  manager.addPass(createConvertSCFToOpenMPPass());
+  // Without this an alloca scope with one block is left inside a multi-block
+  // region, and convert-scf-to-cf fails.
+  cleanUp(manager);
+  manager.addPass(createSCFToControlFlowPass());
+  manager.addPass(memref::createExpandStridedMetadataPass());
+  manager.addPass(createLowerAffinePass());
+  // bf16 arithmetic and math in f32 where the target has none; rounding to bf16
+  // by integer arithmetic, since the compiler's own routine is not in every
+  // C library.
+  functions().addPass(math::createMathExtendToSupportedTypes());
+  arith::ArithExpandOpsPassOptions expand;
+  expand.includeBf16 = true;
+  manager.addPass(arith::createArithExpandOpsPass(expand));
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createConvertMathToLibmPass());
+  manager.addPass(createConvertVectorToLLVMPass());
+  manager.addPass(createConvertToLLVMPass());
+  manager.addPass(createConvertOpenMPToLLVMPass());
+  manager.addPass(createReconcileUnrealizedCastsPass());
+  cleanUp(manager);
+}
+
+namespace {
+/// Writes the module to a numbered file. Not declared in Passes.td: it is no
+/// transformation, only a step of this pipeline.
+struct DumpPhase : PassWrapper<DumpPhase, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DumpPhase)
+  DumpPhase(std::string directory, Phase phase)
+      : directory(std::move(directory)), phase(phase) {}
+
+  StringRef getArgument() const override { return "buddy-dump-phase"; }
+
+  void runOnOperation() override {
+    SmallString<128> path(directory);
+    if (std::error_code ec = llvm::sys::fs::create_directories(path)) {
+      getOperation().emitError("cannot create ") << path << ": " << ec.message();
+      return signalPassFailure();
+    }
+    llvm::sys::path::append(path, llvm::formatv("{0}-{1}.mlir",
+                                                static_cast<unsigned>(phase),
+                                                phaseName(phase))
+                                      .str());
+    std::string error;
+    auto file = openOutputFile(path, &error);
+    if (!file) {
+      getOperation().emitError(error);
+      return signalPassFailure();
+    }
+    OpPrintingFlags flags;
+    flags.enableDebugInfo(true, false);
+    getOperation().print(file->os(), flags);
+    file->os() << "\n";
+    file->keep();
+    markAllAnalysesPreserved();
+  }
+
+  std::string directory;
+  Phase phase;
+};
+} // namespace
+
+void buddy::buildPipeline(OpPassManager &manager,
+                          const PipelineOptions &options) {
+  SetTargetOptions target;
+  target.target = options.target;
+  manager.addPass(createSetTarget(target));
+  auto run = [&](Phase phase, llvm::function_ref<void(OpPassManager &)> build) {
+    if (phase < options.startFrom || phase > options.stopAfter)
+      return;
+    build(manager);
+    if (!options.dumpDirectory.empty())
+      manager.addPass(
+          std::make_unique<DumpPhase>(options.dumpDirectory, phase));
+  };
+  run(Phase::Import, [](OpPassManager &) {});
+  run(Phase::Graph, buildGraphPhase);
+  run(Phase::Kernel, buildKernelPhase);
+  run(Phase::LLVM, buildLLVMPhase);
+}
+
+llvm::Expected<PipelineOptions>
+buddy::parsePipelineOptions(llvm::StringRef text) {
+  PipelineOptions options;
+  SmallVector<StringRef> parts;
+  text.split(parts, ' ', -1, /*KeepEmpty=*/false);
+  auto error = [](const Twine &message) {
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+  };
+  for (StringRef part : parts) {
+    auto [key, value] = part.split('=');
+    if (key == "target") {
+      options.target = value.str();
+    } else if (key == "dump-phases-to") {
+      options.dumpDirectory = value.str();
+    } else if (key == "stop-after" || key == "start-from") {
+      std::optional<Phase> phase = parsePhase(value);
+      if (!phase)
+        return error("unknown phase '" + value +
+                     "'; phases: import, graph, kernel, llvm");
+      (key == "stop-after" ? options.stopAfter : options.startFrom) = *phase;
+    } else {
+      return error("unknown pipeline option '" + key +
+                   "'; options: target, stop-after, start-from, "
+                   "dump-phases-to");
+    }
+  }
+  // Resuming from a phase means from its dumped output.
+  return options;
+}
+
+llvm::Error buddy::runPipeline(ModuleOp module, const PipelineOptions &options,
+                               llvm::StringRef reproducer) {
+  PassManager manager(module->getContext());
+  if (!reproducer.empty())
+    manager.enableCrashReproducerGeneration(reproducer, /*genLocalReproducer=*/false);
+  buildPipeline(manager, options);
+  if (failed(manager.run(module)))
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   "the pass pipeline failed");
+  return llvm::Error::success();
+}
+
+namespace {
+struct CommandLineOptions : PassPipelineOptions<CommandLineOptions> {
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("Target by name (native, x86-64-v4, "
+                                            "rv64gcv, ...)"),
+                             llvm::cl::init("")};
+  Option<std::string> startFrom{
+      *this, "start-from", llvm::cl::desc("First phase to run"),
+      llvm::cl::init("import")};
+  Option<std::string> stopAfter{*this, "stop-after",
+                                llvm::cl::desc("Last phase to run"),
+                                llvm::cl::init("llvm")};
+  Option<std::string> dumpDirectory{
+      *this, "dump-phases-to",
+      llvm::cl::desc("Directory for the module after each phase"),
+      llvm::cl::init("")};
+};
+} // namespace
+
+void buddy::registerBuddyPipeline() {
+  static bool once = [] {
+    PassPipelineRegistration<CommandLineOptions>(
+        "buddy-pipeline",
+        "Imported module to LLVM dialect: phases import, graph, kernel, llvm",
+        [](OpPassManager &manager, const CommandLineOptions &command) {
+          std::string text = "start-from=" + command.startFrom +
+                             " stop-after=" + command.stopAfter;
+          PipelineOptions options;
+          if (auto parsed = parsePipelineOptions(text))
+            options = *parsed;
+          else
+            llvm::report_fatal_error(parsed.takeError(), /*gen_crash_diag=*/false);
+          options.target = command.target;
+          options.dumpDirectory = command.dumpDirectory;
+          buildPipeline(manager, options);
+        });
+    return true;
+  }();
+  (void)once;
+}
+
+void buddy::registerAllDialects(DialectRegistry &registry) {
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  mlir::registerAllToLLVMIRTranslations(registry);
+  registerBuddyDialect(registry);
+}

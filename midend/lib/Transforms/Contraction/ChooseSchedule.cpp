@@ -1,0 +1,84 @@
+//===- ChooseSchedule.cpp - tile sizes for contractions ---------------------===//
+//
+// Enters: linalg ops on tensors. Leaves: each contraction with a
+// `buddy.schedule`. All policy about contractions is here; the generators obey.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Contraction.h"
+#include "buddy/Target/TargetInfo.h"
+#include "buddy/Transforms/Passes.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace buddy {
+#define GEN_PASS_DEF_CHOOSESCHEDULE
+#include "buddy/Transforms/Passes.h.inc"
+} // namespace buddy
+
+using namespace mlir;
+using namespace buddy;
+
+/// Nothing if the target has no vector instructions for the types.
+static ScheduleAttr chooseSchedule(const Contraction &c,
+                                   const TargetInfo &target) {
+  unsigned bits = c.accumulator.getIntOrFloatBitWidth();
+  auto isHalf = [](const Contraction::Operand &operand) {
+    return operand.elementType().isF16();
+  };
+  // A scalable vector cannot be split into scalars, so that conversions must
+  // exist as instructions. (bf16 is widened by shifts.)
+  if (target.scalableVectors && target.isRISCV() &&
+      (isHalf(c.a) || isHalf(c.b) || isHalf(c.c)) &&
+      !target.hasFeature("zvfh") && !target.hasFeature("zvfhmin"))
+    return {};
+  int64_t mr, nr, vl;
+  if (target.scalableVectors) {
+    // Four registers a vector: 7 rows of accumulators and one vector of B fill
+    // 32 registers, and the rows' factors are scalars.
+    mr = 7, nr = 1, vl = 4 * target.vectorLength(bits);
+  } else {
+    vl = std::max(1u, target.vectorLength(bits));
+    mr = target.vectorRegisters >= 32 ? 8 : 6;
+    nr = 2;
+    int64_t columns = c.sizes[c.col];
+    if (!ShapedType::isDynamic(columns) && columns <= vl)
+      nr = 1;
+  }
+  // A panel of kc rows of B stays in the first-level cache while all rows of A
+  // pass over it.
+  int64_t ku = 4;
+  int64_t width = nr * vl * (target.scalableVectors ? 4 : 1);
+  int64_t kc = llvm::PowerOf2Floor(target.l1Bytes * 8 / (width * bits));
+  kc = std::clamp<int64_t>(kc, 64, 512);
+  int64_t mc = mr * 16;
+  // RISC-V sums a vector by one slow instruction and has no cheap masks.
+  int64_t dotM = target.scalableVectors ? 0 : 8;
+  int64_t packM = mr * 4;
+  return ScheduleAttr::get(c.c.value.getContext(), mr, nr, vl,
+                           target.scalableVectors, mc, kc, ku, dotM, packM);
+}
+
+namespace {
+struct ChooseSchedule : buddy::impl::ChooseScheduleBase<ChooseSchedule> {
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    auto module = function->getParentOfType<ModuleOp>();
+    auto attribute =
+        module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
+    auto target = getTargetInfo(attribute ? attribute.getName() : "native");
+    if (!target) {
+      function.emitError(llvm::toString(target.takeError()));
+      return signalPassFailure();
+    }
+    function.walk([&](linalg::LinalgOp op) {
+      if (op->hasAttr(kScheduleAttr))
+        return;
+      std::optional<Contraction> c = Contraction::match(op);
+      if (!c)
+        return;
+      if (ScheduleAttr schedule = chooseSchedule(*c, *target))
+        op->setAttr(kScheduleAttr, schedule);
+    });
+  }
+};
+} // namespace

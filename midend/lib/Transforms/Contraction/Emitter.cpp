@@ -1,0 +1,282 @@
+//===- Emitter.cpp - what all contraction kernels share --------------------===//
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace buddy;
+
+ContractionEmitter::ContractionEmitter(OpBuilder &builder,
+                                       Contraction contraction,
+                                       ScheduleAttr schedule, bool fromZero)
+    : b(contraction.op.getLoc(), builder), c(std::move(contraction)),
+      schedule(schedule), fromZero(fromZero) {
+  for (Range &range : c.op.createLoopRanges(b, b.getLoc()))
+    sizes.push_back(
+        getValueOrCreateConstantIndexOp(b, b.getLoc(), range.size));
+  outer.resize(sizes.size());
+  rowCount = c.row ? sizes[*c.row] : constant(1);
+  vectorLength = constant(schedule.getVl());
+  if (schedule.getScalable())
+    vectorLength = mul(vectorLength, vector::VectorScaleOp::create(b));
+  work = constant(2);
+  for (Value size : sizes)
+    work = mul(work, size);
+  convertsA = c.a.elementType() != c.accumulator;
+  usesScratch = c.c.elementType() != c.accumulator ||
+                !c.c.isContiguousAlong(c.col);
+}
+
+void ContractionEmitter::emit() {
+  bool columnsInB = c.b.isContiguousAlong(c.col);
+  bool reductionInBoth =
+      c.a.isContiguousAlong(c.red) && c.b.isContiguousAlong(c.red);
+  if (c.c.isContiguousAlong(c.col))
+    makeLast(c.c, c.col);
+  if (c.a.isContiguousAlong(c.red))
+    makeLast(c.a, c.red);
+  // One column is contiguous in any direction, and is no vector.
+  bool dots = schedule.getDotM() > 0 && reductionInBoth &&
+              (!columnsInB || c.sizes[c.col] == 1);
+  if (columnsInB && !dots)
+    makeLast(c.b, c.col);
+  else if (c.b.isContiguousAlong(c.red))
+    makeLast(c.b, c.red);
+
+  auto wide = [&] { emitOuterProduct(schedule.getMr(), schedule.getNr()); };
+  if (dots) {
+    ifElse(lessThan(constant(schedule.getDotM()), rowCount), wide,
+           [&] { emitDotProduct(); });
+    return;
+  }
+  // The accumulators that one row leaves free go to more columns, which also
+  // makes for longer runs of memory.
+  int64_t vectors = std::max<int64_t>(
+      schedule.getNr(), std::min<int64_t>(4, schedule.getMr() / 2));
+  int64_t columns = c.sizes[c.col];
+  if (schedule.getScalable() || !columnsInB)
+    return wide();
+  if (!ShapedType::isDynamic(columns))
+    vectors = std::min(vectors, llvm::divideCeil(columns, schedule.getVl()));
+  ifElse(lessThan(constant(1), rowCount), wide,
+         [&] { emitOuterProduct(1, std::max<int64_t>(vectors, 1)); });
+}
+
+//===-- Index arithmetic ----------------------------------------------------===//
+
+Value ContractionEmitter::constant(int64_t value) {
+  return arith::ConstantIndexOp::create(b, value);
+}
+
+Value ContractionEmitter::add(Value lhs, Value rhs) {
+  return b.createOrFold<arith::AddIOp>(lhs, rhs,
+                                       arith::IntegerOverflowFlags::nsw);
+}
+
+Value ContractionEmitter::sub(Value lhs, Value rhs) {
+  return b.createOrFold<arith::SubIOp>(lhs, rhs,
+                                       arith::IntegerOverflowFlags::nsw);
+}
+
+Value ContractionEmitter::mul(Value lhs, Value rhs) {
+  return b.createOrFold<arith::MulIOp>(lhs, rhs,
+                                       arith::IntegerOverflowFlags::nsw);
+}
+
+Value ContractionEmitter::minimum(Value lhs, Value rhs) {
+  return b.createOrFold<arith::MinSIOp>(lhs, rhs);
+}
+
+Value ContractionEmitter::roundDown(Value value, Value factor) {
+  if (getConstantIntValue(factor) == 1)
+    return value;
+  return sub(value, b.createOrFold<arith::RemUIOp>(value, factor));
+}
+
+Value ContractionEmitter::lessThan(Value lhs, Value rhs) {
+  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, lhs, rhs);
+}
+
+Value ContractionEmitter::bothOf(Value lhs, Value rhs) {
+  if (!lhs || !rhs)
+    return lhs ? lhs : rhs;
+  return b.createOrFold<arith::AndIOp>(lhs, rhs);
+}
+
+//===-- Control flow --------------------------------------------------------===//
+
+SmallVector<Value> ContractionEmitter::forLoop(
+    Value lower, Value upper, Value step, ValueRange init,
+    llvm::function_ref<Values(Value, ValueRange)> body) {
+  auto loop = scf::ForOp::create(
+      b, lower, upper, step, init,
+      [&](OpBuilder &, Location, Value iv, ValueRange carried) {
+        scf::YieldOp::create(b, body(iv, carried));
+      });
+  return llvm::to_vector(ValueRange(loop.getResults()));
+}
+
+void ContractionEmitter::forLoop(Value lower, Value upper, Value step,
+                                 llvm::function_ref<void(Value)> body) {
+  forLoop(lower, upper, step, {}, [&](Value iv, ValueRange) {
+    body(iv);
+    return Values();
+  });
+}
+
+SmallVector<Value>
+ContractionEmitter::ifElse(Value condition, TypeRange types,
+                           llvm::function_ref<Values()> then,
+                           llvm::function_ref<Values()> otherwise) {
+  if (std::optional<int64_t> known = getConstantIntValue(condition))
+    return *known ? then() : otherwise();
+  auto branch = scf::IfOp::create(
+      b, condition,
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, then()); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, otherwise()); });
+  return llvm::to_vector(ValueRange(branch.getResults()));
+}
+
+void ContractionEmitter::ifElse(Value condition,
+                                llvm::function_ref<void()> then,
+                                llvm::function_ref<void()> otherwise) {
+  ifElse(
+      condition, {}, [&] { return then(), Values(); },
+      [&] { return otherwise(), Values(); });
+}
+
+void ContractionEmitter::forRowTiles(
+    Value lower, Value upper, int64_t largest, int64_t total,
+    llvm::function_ref<void(Value, int64_t)> body) {
+  Value start = lower;
+  for (int64_t rows = largest; rows > 0;
+       rows = rows == 1 ? 0 : llvm::PowerOf2Ceil(rows) / 2) {
+    bool occurs = ShapedType::isDynamic(total) || total >= rows;
+    if (!ShapedType::isDynamic(total))
+      total %= rows;
+    if (!occurs)
+      continue;
+    Value end = add(start, roundDown(sub(upper, start), constant(rows)));
+    forLoop(start, end, constant(rows), [&](Value row) { body(row, rows); });
+    start = end;
+  }
+}
+
+void ContractionEmitter::forOuterReductions(
+    llvm::function_ref<void(Value)> body) {
+  std::function<void(unsigned, Value)> nest = [&](unsigned i, Value isFirst) {
+    if (i == c.outerReductions.size())
+      return body(isFirst);
+    unsigned dim = c.outerReductions[i];
+    forLoop(constant(0), sizes[dim], constant(1), [&](Value iv) {
+      outer[dim] = iv;
+      nest(i + 1, bothOf(isFirst, b.createOrFold<arith::CmpIOp>(
+                                      arith::CmpIPredicate::eq, iv,
+                                      constant(0))));
+    });
+  };
+  nest(0, Value());
+}
+
+//===-- Elements ------------------------------------------------------------===//
+
+VectorType ContractionEmitter::vectorType(Type element) {
+  return VectorType::get({schedule.getVl()}, element, {schedule.getScalable()});
+}
+
+Value ContractionEmitter::zero(Type type) {
+  return arith::ConstantOp::create(b, b.getZeroAttr(type));
+}
+
+SmallVector<Value>
+ContractionEmitter::indices(const Contraction::Operand &operand, Value row,
+                            Value col, Value red) {
+  Values result;
+  for (AffineExpr expr : operand.map.getResults()) {
+    unsigned dim = cast<AffineDimExpr>(expr).getPosition();
+    Value index = c.row == dim  ? row
+                  : c.col == dim ? col
+                  : c.red == dim ? red
+                                 : outer[dim];
+    assert(index && "index of a dimension the operand has");
+    result.push_back(index);
+  }
+  return result;
+}
+
+Value ContractionEmitter::convert(const Contraction::Operand &operand,
+                                  Value loaded) {
+  auto like = [&](Type element) -> Type {
+    if (auto vector = dyn_cast<VectorType>(loaded.getType()))
+      return vector.clone(element);
+    return element;
+  };
+  for (Operation *cast : operand.casts) {
+    OperationState state(b.getLoc(), cast->getName(), loaded,
+                         like(cast->getResult(0).getType()), cast->getAttrs());
+    loaded = b.create(state)->getResult(0);
+  }
+  if (getElementTypeOrSelf(loaded.getType()) != c.accumulator)
+    loaded = arith::ExtFOp::create(b, like(c.accumulator), loaded);
+  return loaded;
+}
+
+Value ContractionEmitter::loadScalar(const Contraction::Operand &operand,
+                                     ValueRange at) {
+  return convert(operand, memref::LoadOp::create(b, operand.value, at));
+}
+
+Value ContractionEmitter::loadVector(const Contraction::Operand &operand,
+                                     ValueRange at, Value mask) {
+  VectorType type = vectorType(operand.elementType());
+  Value loaded = mask ? vector::MaskedLoadOp::create(b, type, operand.value, at,
+                                                     mask, zero(type))
+                            .getResult()
+                      : vector::LoadOp::create(b, type, operand.value, at)
+                            .getResult();
+  return convert(operand, loaded);
+}
+
+Value ContractionEmitter::loadSum(Value row, Value col) {
+  Value v =
+      memref::LoadOp::create(b, c.c.value, indices(c.c, row, col, Value()));
+  if (v.getType() != c.accumulator)
+    v = arith::ExtFOp::create(b, c.accumulator, v);
+  return v;
+}
+
+Value ContractionEmitter::narrow(Value value) {
+  Type element = c.c.elementType();
+  if (element == c.accumulator)
+    return value;
+  Type type = element;
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
+    type = vector.clone(element);
+  return arith::TruncFOp::create(b, type, value);
+}
+
+Value ContractionEmitter::multiplyAdd(Value lhs, Value rhs, Value sum) {
+  if (isa<FloatType>(c.accumulator))
+    return vector::FMAOp::create(b, lhs, rhs, sum);
+  return arith::AddIOp::create(b, sum, arith::MulIOp::create(b, lhs, rhs));
+}
+
+void ContractionEmitter::makeLast(Contraction::Operand &operand, unsigned dim) {
+  unsigned position = *operand.position(dim);
+  unsigned rank = operand.strides.size();
+  if (position + 1 == rank)
+    return;
+  SmallVector<unsigned> order;
+  for (unsigned i = 0; i < rank; ++i)
+    if (i != position)
+      order.push_back(i);
+  order.push_back(position);
+  AffineMap permutation = AffineMap::getPermutationMap(order, b.getContext());
+  operand.value = memref::TransposeOp::create(b, operand.value,
+                                              AffineMapAttr::get(permutation));
+  operand.map = permutation.compose(operand.map);
+  applyPermutationToVector(operand.strides, ArrayRef<int64_t>(llvm::to_vector(
+      llvm::map_range(order, [](unsigned i) { return int64_t(i); }))));
+}

@@ -1,0 +1,466 @@
+//===- DecomposeOps.cpp - attention, softmax and norms to linalg ----------===//
+//
+// The reference lowering of the dialect's tensor ops. f16 and bf16 are computed
+// in f32 and rounded once, as PyTorch's CPU kernels do.
+//
+//===----------------------------------------------------------------------===//
+
+#include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace buddy {
+#define GEN_PASS_DEF_DECOMPOSEOPS
+#include "buddy/Transforms/Passes.h.inc"
+} // namespace buddy
+
+using namespace mlir;
+using utils::IteratorType;
+
+namespace {
+/// Small vocabulary for building linalg on tensors at one location.
+struct TensorBuilder {
+  OpBuilder &b;
+  Location loc;
+  /// Discardable attributes (the layer's path) of the op being lowered.
+  DictionaryAttr attributes;
+
+  using Body = llvm::function_ref<Value(OpBuilder &, ValueRange)>;
+
+  Value empty(ArrayRef<OpFoldResult> sizes, Type type) {
+    return tensor::EmptyOp::create(b, loc, sizes, type);
+  }
+  Value scalar(Type type, double value) { return scalarIn(b, type, value); }
+  Value scalarIn(OpBuilder &at, Type type, double value) {
+    return arith::ConstantOp::create(at, loc, at.getFloatAttr(type, value));
+  }
+  Value filled(ArrayRef<OpFoldResult> sizes, Type type, double value) {
+    auto op = linalg::FillOp::create(b, loc, scalar(type, value),
+                                     empty(sizes, type));
+    return tag(op)->getResult(0);
+  }
+  Operation *tag(Operation *op) {
+    op->setDiscardableAttrs(attributes);
+    return op;
+  }
+  Value generic(ValueRange inputs, Value init, ArrayRef<AffineMap> maps,
+                ArrayRef<IteratorType> iterators, Body body) {
+    auto op = linalg::GenericOp::create(
+        b, loc, init.getType(), inputs, init, maps, iterators,
+        [&](OpBuilder &inner, Location, ValueRange args) {
+          linalg::YieldOp::create(inner, loc, body(inner, args));
+        });
+    return tag(op)->getResult(0);
+  }
+};
+} // namespace
+
+static Type computeType(Type type) {
+  return type.getIntOrFloatBitWidth() < 32 ? Float32Type::get(type.getContext())
+                                           : type;
+}
+
+/// Converts a float to a type at least as wide, or rounds it to a narrower one.
+static Value convert(OpBuilder &b, Location loc, Value v, Type type) {
+  if (v.getType() == type)
+    return v;
+  if (v.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, type, v);
+  return arith::TruncFOp::create(b, loc, type, v);
+}
+
+static SmallVector<AffineExpr> dims(MLIRContext *c, unsigned from, unsigned to) {
+  SmallVector<AffineExpr> result;
+  for (unsigned i = from; i < to; ++i)
+    result.push_back(getAffineDimExpr(i, c));
+  return result;
+}
+
+/// exp(x - max) and its sum along `dim`: {exponentials, sums}. The exponentials
+/// keep the input's shape, the sums lose `dim`. A maximum of -inf counts as
+/// the lowest number, so that a row without any finite entry gives zeros.
+static std::pair<Value, Value> softmaxParts(TensorBuilder &t, Value x, Type type,
+                                            ArrayRef<OpFoldResult> sizes,
+                                            unsigned dim) {
+  MLIRContext *c = t.b.getContext();
+  unsigned rank = sizes.size();
+  SmallVector<OpFoldResult> outer(sizes);
+  outer.erase(outer.begin() + dim);
+  SmallVector<AffineExpr> kept = dims(c, 0, rank);
+  kept.erase(kept.begin() + dim);
+  AffineMap full = AffineMap::getMultiDimIdentityMap(rank, c);
+  AffineMap reduced = AffineMap::get(rank, 0, kept, c);
+  SmallVector<IteratorType> reduce(rank, IteratorType::parallel), map = reduce;
+  reduce[dim] = IteratorType::reduction;
+  double lowest = APFloat::getLargest(cast<FloatType>(type).getFloatSemantics(),
+                                      /*Negative=*/true)
+                      .convertToDouble();
+  Value max = t.generic(x, t.filled(outer, type, lowest), {full, reduced}, reduce,
+                        [&](OpBuilder &b, ValueRange a) -> Value {
+                          return arith::MaximumFOp::create(
+                              b, t.loc, convert(b, t.loc, a[0], type), a[1]);
+                        });
+  Value exp = t.generic({x, max}, t.empty(sizes, type), {full, reduced, full}, map,
+                        [&](OpBuilder &b, ValueRange a) -> Value {
+                          Value d = arith::SubFOp::create(
+                              b, t.loc, convert(b, t.loc, a[0], type), a[1]);
+                          return math::ExpOp::create(b, t.loc, d);
+                        });
+  Value sum = t.generic(exp, t.filled(outer, type, 0.0), {full, reduced}, reduce,
+                        [&](OpBuilder &b, ValueRange a) -> Value {
+                          return arith::AddFOp::create(b, t.loc, a[0], a[1]);
+                        });
+  return {exp, sum};
+}
+
+namespace {
+struct LowerSoftmax : OpRewritePattern<buddy::SoftmaxOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(buddy::SoftmaxOp op,
+                                PatternRewriter &rewriter) const override {
+    TensorBuilder t{rewriter, op.getLoc(), op->getDiscardableAttrDictionary()};
+    MLIRContext *c = getContext();
+    auto type = cast<RankedTensorType>(op.getInput().getType());
+    Type compute = computeType(type.getElementType());
+    unsigned rank = type.getRank(), dim = op.getDim();
+    auto sizes = tensor::getMixedSizes(rewriter, op.getLoc(), op.getInput());
+    auto [exp, sum] = softmaxParts(t, op.getInput(), compute, sizes, dim);
+    AffineMap full = AffineMap::getMultiDimIdentityMap(rank, c);
+    SmallVector<AffineExpr> kept = dims(c, 0, rank);
+    kept.erase(kept.begin() + dim);
+    Value result = t.generic(
+        {exp, sum}, t.empty(sizes, type.getElementType()),
+        {full, AffineMap::get(rank, 0, kept, c), full},
+        SmallVector<IteratorType>(rank, IteratorType::parallel),
+        [&](OpBuilder &b, ValueRange a) {
+          return convert(b, t.loc, arith::DivFOp::create(b, t.loc, a[0], a[1]),
+                         type.getElementType());
+        });
+    rewriter.replaceOp(op, result);
+    return success();
+  }
+};
+
+/// The number of elements of the trailing dimensions, as a float.
+Value countElements(TensorBuilder &t, ArrayRef<OpFoldResult> sizes, Type type) {
+  Value count = arith::ConstantIndexOp::create(t.b, t.loc, 1);
+  for (OpFoldResult size : sizes)
+    count = arith::MulIOp::create(
+        t.b, t.loc, count, getValueOrCreateConstantIndexOp(t.b, t.loc, size));
+  Value integer =
+      arith::IndexCastOp::create(t.b, t.loc, t.b.getI64Type(), count);
+  return arith::SIToFPOp::create(t.b, t.loc, type, integer);
+}
+
+/// Shared by the norms: a reduction over the trailing dimensions.
+struct NormShape {
+  SmallVector<OpFoldResult> sizes, outer, inner;
+  AffineMap full, rows, columns;
+  SmallVector<IteratorType> reduce, map;
+
+  NormShape(OpBuilder &b, Location loc, Value input, int64_t trailing) {
+    MLIRContext *c = b.getContext();
+    sizes = tensor::getMixedSizes(b, loc, input);
+    unsigned rank = sizes.size(), split = rank - trailing;
+    outer.assign(sizes.begin(), sizes.begin() + split);
+    inner.assign(sizes.begin() + split, sizes.end());
+    full = AffineMap::getMultiDimIdentityMap(rank, c);
+    rows = AffineMap::get(rank, 0, dims(c, 0, split), c);
+    columns = AffineMap::get(rank, 0, dims(c, split, rank), c);
+    map.assign(rank, IteratorType::parallel);
+    reduce = map;
+    std::fill(reduce.begin() + split, reduce.end(), IteratorType::reduction);
+  }
+};
+
+struct LowerRMSNorm : OpRewritePattern<buddy::RMSNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(buddy::RMSNormOp op,
+                                PatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    TensorBuilder t{rewriter, loc, op->getDiscardableAttrDictionary()};
+    auto type = cast<RankedTensorType>(op.getInput().getType());
+    Type element = type.getElementType(), compute = computeType(element);
+    NormShape s(rewriter, loc, op.getInput(), op.getDims());
+    Value sum = t.generic(
+        op.getInput(), t.filled(s.outer, compute, 0.0), {s.full, s.rows}, s.reduce,
+        [&](OpBuilder &b, ValueRange a) -> Value {
+          Value x = convert(b, loc, a[0], compute);
+          return arith::AddFOp::create(b, loc,
+                                       arith::MulFOp::create(b, loc, x, x), a[1]);
+        });
+    Value count = countElements(t, s.inner, compute);
+    Value eps = t.scalar(compute, op.getEps().convertToDouble());
+    // The factor of a row is computed once, not for each element.
+    AffineMap rowMap = AffineMap::getMultiDimIdentityMap(s.outer.size(),
+                                                         getContext());
+    Value factor = t.generic(
+        sum, t.empty(s.outer, compute), {rowMap, rowMap},
+        SmallVector<IteratorType>(s.outer.size(), IteratorType::parallel),
+        [&](OpBuilder &b, ValueRange a) -> Value {
+          Value mean = arith::DivFOp::create(b, loc, a[0], count);
+          return math::RsqrtOp::create(b, loc,
+                                       arith::AddFOp::create(b, loc, mean, eps));
+        });
+    SmallVector<Value> inputs = {op.getInput(), factor};
+    SmallVector<AffineMap> maps = {s.full, s.rows};
+    if (op.getWeight()) {
+      inputs.push_back(op.getWeight());
+      maps.push_back(s.columns);
+    }
+    maps.push_back(s.full);
+    Value result = t.generic(
+        inputs, t.empty(s.sizes, element), maps, s.map,
+        [&](OpBuilder &b, ValueRange a) {
+          Value y = arith::MulFOp::create(b, loc, convert(b, loc, a[0], compute),
+                                          a[1]);
+          if (op.getWeight())
+            y = arith::MulFOp::create(b, loc, y, convert(b, loc, a[2], compute));
+          return convert(b, loc, y, element);
+        });
+    rewriter.replaceOp(op, result);
+    return success();
+  }
+};
+
+struct LowerLayerNorm : OpRewritePattern<buddy::LayerNormOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(buddy::LayerNormOp op,
+                                PatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    TensorBuilder t{rewriter, loc, op->getDiscardableAttrDictionary()};
+    auto type = cast<RankedTensorType>(op.getInput().getType());
+    Type element = type.getElementType(), compute = computeType(element);
+    NormShape s(rewriter, loc, op.getInput(), op.getDims());
+    Value sum = t.generic(op.getInput(), t.filled(s.outer, compute, 0.0),
+                          {s.full, s.rows}, s.reduce,
+                          [&](OpBuilder &b, ValueRange a) -> Value {
+                            return arith::AddFOp::create(
+                                b, loc, convert(b, loc, a[0], compute), a[1]);
+                          });
+    Value count = countElements(t, s.inner, compute);
+    Value eps = t.scalar(compute, op.getEps().convertToDouble());
+    AffineMap rowMap = AffineMap::getMultiDimIdentityMap(s.outer.size(),
+                                                         getContext());
+    SmallVector<IteratorType> rowIterators(s.outer.size(),
+                                           IteratorType::parallel);
+    Value mean = t.generic(sum, t.empty(s.outer, compute), {rowMap, rowMap},
+                           rowIterators, [&](OpBuilder &b, ValueRange a) -> Value {
+                             return arith::DivFOp::create(b, loc, a[0], count);
+                           });
+    // Two passes: the variance of centred values does not cancel.
+    Value squares = t.generic(
+        {op.getInput(), mean}, t.filled(s.outer, compute, 0.0),
+        {s.full, s.rows, s.rows}, s.reduce, [&](OpBuilder &b, ValueRange a) -> Value {
+          Value d = arith::SubFOp::create(b, loc, convert(b, loc, a[0], compute),
+                                          a[1]);
+          return arith::AddFOp::create(b, loc,
+                                       arith::MulFOp::create(b, loc, d, d), a[2]);
+        });
+    Value factor = t.generic(
+        squares, t.empty(s.outer, compute), {rowMap, rowMap}, rowIterators,
+        [&](OpBuilder &b, ValueRange a) -> Value {
+          Value var = arith::DivFOp::create(b, loc, a[0], count);
+          return math::RsqrtOp::create(b, loc,
+                                       arith::AddFOp::create(b, loc, var, eps));
+        });
+    SmallVector<Value> inputs = {op.getInput(), mean, factor};
+    SmallVector<AffineMap> maps = {s.full, s.rows, s.rows};
+    for (Value p : op.getParameters()) {
+      inputs.push_back(p);
+      maps.push_back(s.columns);
+    }
+    maps.push_back(s.full);
+    Value result = t.generic(
+        inputs, t.empty(s.sizes, element), maps, s.map,
+        [&](OpBuilder &b, ValueRange a) {
+          Value y = arith::SubFOp::create(b, loc, convert(b, loc, a[0], compute),
+                                          a[1]);
+          y = arith::MulFOp::create(b, loc, y, a[2]);
+          unsigned next = 3;
+          if (op.getHasWeight())
+            y = arith::MulFOp::create(b, loc, y,
+                                      convert(b, loc, a[next++], compute));
+          if (op.getHasBias())
+            y = arith::AddFOp::create(b, loc, y,
+                                      convert(b, loc, a[next], compute));
+          return convert(b, loc, y, element);
+        });
+    rewriter.replaceOp(op, result);
+    return success();
+  }
+};
+
+/// Attention as two contractions around a masked softmax. Query heads are seen
+/// as [Hkv, G], so that grouped heads are a dimension that keys do not have.
+struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(buddy::AttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    MLIRContext *c = getContext();
+    TensorBuilder t{rewriter, loc, op->getDiscardableAttrDictionary()};
+    auto qType = cast<RankedTensorType>(op.getQuery().getType());
+    auto kType = cast<RankedTensorType>(op.getKey().getType());
+    auto oType = cast<RankedTensorType>(op.getResult().getType());
+    Type element = qType.getElementType(), compute = computeType(element);
+    unsigned rank = qType.getRank(), batch = rank - 3;
+    int64_t hq = qType.getDimSize(batch), hkv = kType.getDimSize(batch);
+    auto qSizes = tensor::getMixedSizes(rewriter, loc, op.getQuery());
+    auto vSizes = tensor::getMixedSizes(rewriter, loc, op.getValue());
+
+    // q: [B…, Hkv, G, T, D]; dimension numbers of the score space
+    // (B…, Hkv, G, T, S) plus one for D.
+    SmallVector<OpFoldResult> groupSizes(qSizes.begin(), qSizes.begin() + batch);
+    groupSizes.push_back(rewriter.getIndexAttr(hkv));
+    groupSizes.push_back(rewriter.getIndexAttr(hq / hkv));
+    groupSizes.append(qSizes.begin() + batch + 1, qSizes.end());
+    SmallVector<ReassociationIndices> groups;
+    for (unsigned i = 0, next = 0; i < rank; ++i) {
+      groups.push_back({int64_t(next++)});
+      if (i == batch)
+        groups.back().push_back(next++);
+    }
+    auto grouped = [&](RankedTensorType type) {
+      SmallVector<int64_t> shape(type.getShape());
+      shape[batch] = hkv;
+      shape.insert(shape.begin() + batch + 1, hq / hkv);
+      return type.clone(shape);
+    };
+    Value q = tensor::ExpandShapeOp::create(rewriter, loc, grouped(qType),
+                                            op.getQuery(), groups, groupSizes);
+
+    unsigned g = batch + 1, rows = batch + 2, cols = batch + 3, d = batch + 4;
+    auto map = [&](ArrayRef<unsigned> tail) {
+      SmallVector<AffineExpr> exprs = dims(c, 0, batch + 1);
+      for (unsigned i : tail)
+        exprs.push_back(getAffineDimExpr(i, c));
+      return AffineMap::get(batch + 5, 0, exprs, c);
+    };
+    SmallVector<OpFoldResult> scoreSizes(groupSizes.begin(), groupSizes.end() - 1);
+    scoreSizes.push_back(vSizes[batch + 1]);
+    auto contract = [&](Value a, Value b, Value init, ArrayRef<AffineMap> maps) {
+      auto made = linalg::ContractOp::create(
+          rewriter, loc, init.getType(), ValueRange{a, b}, init,
+          rewriter.getAffineMapArrayAttr(maps));
+      return t.tag(made)->getResult(0);
+    };
+    Value scores =
+        contract(q, op.getKey(), t.filled(scoreSizes, compute, 0.0),
+                 {map({g, rows, d}), map({cols, d}), map({g, rows, cols})});
+    Value masked = mask(op, t, scores, compute, scoreSizes, qSizes, vSizes);
+    auto [exp, sum] =
+        softmaxParts(t, masked, compute, scoreSizes, batch + 3);
+
+    SmallVector<OpFoldResult> outSizes(groupSizes.begin(), groupSizes.end() - 1);
+    outSizes.push_back(vSizes[batch + 2]);
+    // Here `d` is the reduction over S and `cols` the value's columns.
+    Value sums =
+        contract(exp, op.getValue(), t.filled(outSizes, compute, 0.0),
+                 {map({g, rows, d}), map({d, cols}), map({g, rows, cols})});
+    AffineMap full = AffineMap::getMultiDimIdentityMap(rank + 1, c);
+    AffineMap perRow = AffineMap::get(rank + 1, 0, dims(c, 0, rank), c);
+    Value out = t.generic(
+        {sums, sum}, t.empty(outSizes, element), {full, perRow, full},
+        SmallVector<IteratorType>(rank + 1, IteratorType::parallel),
+        [&](OpBuilder &b, ValueRange a) {
+          // A row that attends nothing is 0, not 0 / 0.
+          Value zero = t.scalarIn(b, compute, 0.0), one = t.scalarIn(b, compute, 1.0);
+          Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
+                                             a[1], zero);
+          Value divisor = arith::SelectOp::create(b, loc, none, one, a[1]);
+          return convert(b, loc, arith::DivFOp::create(b, loc, a[0], divisor),
+                         element);
+        });
+    rewriter.replaceOp(op, tensor::CollapseShapeOp::create(rewriter, loc, oType,
+                                                           out, groups));
+    return success();
+  }
+
+  /// scale * scores, the mask added or selected, causal positions -inf.
+  Value mask(buddy::AttentionOp op, TensorBuilder &t, Value scores, Type compute,
+             ArrayRef<OpFoldResult> sizes, ArrayRef<OpFoldResult> qSizes,
+             ArrayRef<OpFoldResult> vSizes) const {
+    OpBuilder &b = t.b;
+    Location loc = t.loc;
+    MLIRContext *c = b.getContext();
+    unsigned space = sizes.size(), rank = space - 1, batch = rank - 3;
+    AffineMap full = AffineMap::getMultiDimIdentityMap(space, c);
+    SmallVector<Value> inputs = {scores};
+    SmallVector<AffineMap> maps = {full};
+    if (Value m = op.getMask()) {
+      // Broadcast: aligned at the last dimension; size 1 reads element 0. The
+      // head dimension of the mask counts query heads, h = hkv * G + g.
+      auto type = cast<RankedTensorType>(m.getType());
+      int64_t perGroup =
+          cast<RankedTensorType>(scores.getType()).getDimSize(batch + 1);
+      SmallVector<AffineExpr> exprs;
+      for (int64_t i = 0; i < type.getRank(); ++i) {
+        unsigned dim = rank - type.getRank() + i; // in query dimensions
+        AffineExpr e;
+        if (dim < batch)
+          e = getAffineDimExpr(dim, c);
+        else if (dim == batch)
+          e = getAffineDimExpr(batch, c) * perGroup +
+              getAffineDimExpr(batch + 1, c);
+        else
+          e = getAffineDimExpr(dim + 1, c);
+        exprs.push_back(type.getDimSize(i) == 1 ? getAffineConstantExpr(0, c) : e);
+      }
+      inputs.push_back(m);
+      maps.push_back(AffineMap::get(space, 0, exprs, c));
+    }
+    maps.push_back(full);
+    Value offset;
+    if (op.getCausal() == "bottom_right") {
+      Value s = getValueOrCreateConstantIndexOp(b, loc, vSizes[batch + 1]);
+      Value rows = getValueOrCreateConstantIndexOp(b, loc, qSizes[batch + 1]);
+      offset = arith::SubIOp::create(b, loc, s, rows);
+    }
+    return t.generic(
+        inputs, t.empty(sizes, compute), maps,
+        SmallVector<IteratorType>(space, IteratorType::parallel),
+        [&](OpBuilder &b, ValueRange a) -> Value {
+          Value infinity = arith::ConstantOp::create(
+              b, loc,
+              b.getFloatAttr(compute,
+                             APFloat::getInf(
+                                 cast<FloatType>(compute).getFloatSemantics(),
+                                 /*Negative=*/true)));
+          Value s = arith::MulFOp::create(
+              b, loc, a[0],
+              t.scalarIn(b, compute, op.getScale().convertToDouble()));
+          if (op.getMask()) {
+            if (a[1].getType().isInteger(1))
+              s = arith::SelectOp::create(b, loc, a[1], s, infinity);
+            else
+              s = arith::AddFOp::create(b, loc, s,
+                                        convert(b, loc, a[1], compute));
+          }
+          if (op.getCausal() != "none") {
+            Value i = linalg::IndexOp::create(b, loc, space - 2);
+            Value j = linalg::IndexOp::create(b, loc, space - 1);
+            if (offset)
+              i = arith::AddIOp::create(b, loc, i, offset);
+            Value seen = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
+                                               j, i);
+            s = arith::SelectOp::create(b, loc, seen, s, infinity);
+          }
+          return s;
+        });
+  }
+};
+
+struct DecomposeOps : buddy::impl::DecomposeOpsBase<DecomposeOps> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<LowerSoftmax, LowerRMSNorm, LowerLayerNorm, LowerAttention>(
+        &getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace

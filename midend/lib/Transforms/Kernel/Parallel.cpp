@@ -1,0 +1,42 @@
+//===- Parallel.cpp - building OpenMP loops -------------------------------===//
+
+#include "buddy/Transforms/Parallel.h"
+
+#include "buddy/Transforms/Passes.h"
+
+using namespace mlir;
+
+void buddy::createParallelLoop(
+    OpBuilder &builder, Location loc, ValueRange lowerBounds,
+    ValueRange upperBounds, ValueRange steps, Value work,
+    llvm::function_ref<void(OpBuilder &, Location, ValueRange)> body) {
+  OpBuilder::InsertionGuard guard(builder);
+  Value threads = NumThreadsOp::create(builder, loc, builder.getI32Type(), work);
+  omp::ParallelOperands parallelOperands;
+  parallelOperands.numThreads = threads;
+  auto parallel = omp::ParallelOp::create(builder, loc, parallelOperands);
+  builder.createBlock(&parallel.getRegion());
+  omp::WsloopOperands wsloopOperands;
+  auto wsloop = omp::WsloopOp::create(builder, loc, wsloopOperands);
+  omp::TerminatorOp::create(builder, loc);
+  builder.createBlock(&wsloop.getRegion());
+  omp::LoopNestOperands nestOperands;
+  llvm::append_range(nestOperands.loopLowerBounds, lowerBounds);
+  llvm::append_range(nestOperands.loopUpperBounds, upperBounds);
+  llvm::append_range(nestOperands.loopSteps, steps);
+  if (lowerBounds.size() > 1)
+    nestOperands.collapseNumLoops =
+        builder.getI64IntegerAttr(lowerBounds.size());
+  auto nest = omp::LoopNestOp::create(builder, loc, nestOperands);
+  SmallVector<Type> types(lowerBounds.size(), builder.getIndexType());
+  SmallVector<Location> locs(lowerBounds.size(), loc);
+  Block *block = builder.createBlock(&nest.getRegion(), {}, types, locs);
+  auto scope = memref::AllocaScopeOp::create(builder, loc, TypeRange{});
+  omp::YieldOp::create(builder, loc);
+  builder.createBlock(&scope.getBodyRegion());
+  body(builder, loc, block->getArguments());
+  builder.setInsertionPointToEnd(&scope.getBodyRegion().front());
+  memref::AllocaScopeReturnOp::create(builder, loc);
+  // The guard restores the point before the loop was built, which is where
+  // ops that follow it go: the loop was inserted before that point.
+}

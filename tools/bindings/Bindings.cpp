@@ -1,0 +1,165 @@
+//===- Bindings.cpp - the compiler as a Python module ---------------------===//
+//
+// Modules come in as MLIR text or bytecode and leave as text, bytecode or
+// native files; no IR object is shared with the `mlir` package, which has its
+// own copy of MLIR.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Call.h"
+#include "buddy/CodeGen/CodeGen.h"
+#include "buddy/Pipelines/Pipeline.h"
+#include "buddy/Target/TargetInfo.h"
+#include "buddy/Transforms/Passes.h"
+#include "mlir/Bytecode/BytecodeWriter.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+namespace py = pybind11;
+using namespace mlir;
+
+namespace {
+
+template <class T> T unwrap(llvm::Expected<T> value) {
+  if (!value)
+    throw std::runtime_error(llvm::toString(value.takeError()));
+  return std::move(*value);
+}
+
+void initialize() {
+  static bool once = [] {
+    mlir::registerAllPasses();
+    buddy::registerBuddyPasses();
+    buddy::registerBuddyPipeline();
+    buddy::initializeTargets();
+    return true;
+  }();
+  (void)once;
+}
+
+/// A module in a context of its own, with the diagnostics it caused.
+class Module {
+public:
+  explicit Module(const py::bytes &source) {
+    initialize();
+    DialectRegistry registry;
+    buddy::registerAllDialects(registry);
+    context = std::make_unique<MLIRContext>(registry);
+    context->getDiagEngine().registerHandler([this](Diagnostic &d) {
+      if (d.getSeverity() == DiagnosticSeverity::Error) {
+        llvm::raw_string_ostream os(diagnostics);
+        os << (diagnostics.empty() ? "" : "\n") << d.getLocation() << ": " << d;
+      }
+      return success();
+    });
+    std::string_view view = source;
+    op = parseSourceString<ModuleOp>({view.data(), view.size()}, context.get());
+    if (!op)
+      throw std::runtime_error("not a valid module: " + take());
+  }
+
+  void pipeline(const std::string &text, const std::string &reproducer) {
+    auto options = unwrap(buddy::parsePipelineOptions(text));
+    std::string error;
+    {
+      py::gil_scoped_release release;
+      if (llvm::Error e = buddy::runPipeline(*op, options, reproducer))
+        error = llvm::toString(std::move(e));
+    }
+    if (!error.empty())
+      throw std::runtime_error(error + ": " + take());
+  }
+
+  void passes(const std::string &pipeline) {
+    std::string error;
+    llvm::raw_string_ostream os(error);
+    auto parsed = parsePassPipeline(pipeline, os);
+    if (failed(parsed))
+      throw std::runtime_error("pass pipeline: " + error);
+    PassManager manager(context.get());
+    static_cast<OpPassManager &>(manager) = std::move(*parsed);
+    LogicalResult result = success();
+    {
+      py::gil_scoped_release release;
+      result = manager.run(*op);
+    }
+    if (failed(result))
+      throw std::runtime_error(take());
+  }
+
+  std::string text() const {
+    std::string s;
+    llvm::raw_string_ostream os(s);
+    op.get()->print(os);
+    return s;
+  }
+
+  py::bytes bytecode() const {
+    std::string s;
+    llvm::raw_string_ostream os(s);
+    if (failed(writeBytecodeToFile(*op, os)))
+      throw std::runtime_error("bytecode cannot be written");
+    return s;
+  }
+
+  void compile(const std::string &output, bool shared, unsigned optLevel,
+               const std::vector<std::string> &rpaths) {
+    std::string error;
+    {
+      py::gil_scoped_release release;
+      auto target = buddy::getModuleTarget(*op);
+      buddy::LinkOptions options;
+      options.rpaths = rpaths;
+      if (!target)
+        error = llvm::toString(target.takeError());
+      else if (llvm::Error e = buddy::compileModule(*op, *target, optLevel,
+                                                    shared, output, options))
+        error = llvm::toString(std::move(e));
+    }
+    if (!error.empty())
+      throw std::runtime_error(error);
+  }
+
+private:
+  std::string take() { return std::exchange(diagnostics, std::string()); }
+
+  std::unique_ptr<MLIRContext> context;
+  OwningOpRef<ModuleOp> op;
+  std::string diagnostics;
+};
+
+} // namespace
+
+PYBIND11_MODULE(_buddy, m) {
+  m.doc() = "Buddy's compiler: passes, code generation, linking";
+  m.attr("llvm_version") = LLVM_VERSION_STRING;
+  py::class_<Module>(m, "Module")
+      .def(py::init<const py::bytes &>(), py::arg("source"))
+      .def("pipeline", &Module::pipeline, py::arg("options") = "",
+           py::arg("reproducer") = "",
+           "Run the pipeline, e.g. 'target=native stop-after=kernel'.")
+      .def("passes", &Module::passes, py::arg("pipeline"))
+      .def("text", &Module::text)
+      .def("bytecode", &Module::bytecode)
+      .def("compile", &Module::compile, py::arg("output"),
+           py::arg("shared") = true, py::arg("opt_level") = 3,
+           py::arg("rpaths") = std::vector<std::string>());
+  py::class_<buddy::TargetInfo>(m, "TargetInfo")
+      .def_readonly("name", &buddy::TargetInfo::name)
+      .def_readonly("triple", &buddy::TargetInfo::triple)
+      .def_readonly("cpu", &buddy::TargetInfo::cpu)
+      .def_readonly("features", &buddy::TargetInfo::features)
+      .def_readonly("openmp", &buddy::TargetInfo::openmp);
+  m.def("target_info", [](const std::string &name) {
+    return unwrap(buddy::getTargetInfo(name));
+  });
+  m.def("target_names", &buddy::getTargetNames);
+  buddy::bindCallable(m);
+  buddy::bindHost(m);
+}
