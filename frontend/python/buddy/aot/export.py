@@ -1,4 +1,4 @@
-"""torch.export for bundles: sizes stay symbolic, and what the graph asserts is what the model needs.
+"""torch.export for bundles: sizes stay symbolic, and only what the model needs is asserted.
 
 In: a module, example inputs, dynamic shapes.  Out: an ExportedProgram in which each assertion about
 sizes stands once.

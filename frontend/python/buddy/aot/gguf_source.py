@@ -60,13 +60,13 @@ class GGUFSource:
         self._path = path
         tensors = self._file.tensors
         config = _read_config(self._file, dtype_of(dtype))
-        self._config = config
-        self._model = make_fake(config)
+        self.config = config
+        self.model = make_fake(config)
         self._names = {
-            name: _stored_name(name) for name in self._model.state_dict() if name != "rope_inv_freq"
+            name: _stored_name(name) for name in self.model.state_dict() if name != "rope_inv_freq"
         }
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
-        check_tensors(path, self._model, shapes, self._names, [_ROPE_FREQS])
+        check_tensors(path, self.model, shapes, self._names, [_ROPE_FREQS])
         metadata = self._file.metadata
         eos = [metadata.get(f"tokenizer.ggml.{key}") for key in ("eos_token_id", "eot_token_id")]
         self.description = Description(
@@ -79,21 +79,21 @@ class GGUFSource:
         )
 
     def program(self) -> ExportedProgram:
-        return trace(self._model)
+        return trace(self.model)
 
     def load(self, name: str) -> torch.Tensor:
         if name == "rope_inv_freq":
             return self._inverse_frequencies()
         values = torch.from_numpy(self._file.dequantize(self._names[name]))
-        heads = {"q_proj": self._config.heads, "k_proj": self._config.kv_heads}
+        heads = {"q_proj": self.config.heads, "k_proj": self.config.kv_heads}
         projection = name.split(".")[-2]
         if projection in heads:
             values = _unpermute(values, heads[projection])
-        return values.to(self._config.dtype)
+        return values.to(self.config.dtype)
 
     def _inverse_frequencies(self) -> torch.Tensor:
         """The file may divide each frequency (how llama.cpp stores LLaMA 3.1's scaling)."""
-        frequencies = self._config.rope.inverse_frequencies(self._config.head_dim)
+        frequencies = self.config.rope.inverse_frequencies(self.config.head_dim)
         if _ROPE_FREQS not in self._file.tensors:
             return frequencies
         factors = torch.from_numpy(self._file.dequantize(_ROPE_FREQS))

@@ -1,8 +1,8 @@
 """model.h: the bundle's entry points with C++ types, generated from the manifest.
 
-    buddy::model::Model      load(directory), context(threads), state(sizes…), and a method an entry
-    buddy::model::State      what calls read and update in place: a MemRef, or for numbered arguments
-                             (k_cache_0, k_cache_1, …) an array of them
+    buddy::model::Model   load(directory), context(threads), state(sizes…), a method for each entry
+    buddy::model::State   what calls read and update in place: a MemRef, or for numbered arguments
+                          (k_cache_0, k_cache_1, …) an array of them
 
 The entries themselves check sizes and strides; ranks and element types are checked by the compiler.
 """
@@ -213,11 +213,14 @@ def _state_method(states: list[_Group], symbols: list[str]) -> list[str]:
     lines = ["  /// A fresh state.", f"  State state({parameters}) const {{", "    State state;"]
     for group in states:
         sizes = ", ".join(str(size) for size in group.shape)
+        fresh = f"{group.memref}(std::array<int64_t, {len(group.shape)}>{{{sizes}}})"
         if group.is_array:
-            lines += [f"    for (auto &memref : state.{group.name})",
-                      f"      memref = {group.memref}({{{sizes}}});"]  # fmt: skip
+            lines += [
+                f"    for (auto &memref : state.{group.name})",
+                f"      memref = {fresh};",
+            ]
         else:
-            lines.append(f"    state.{group.name} = {group.memref}({{{sizes}}});")
+            lines.append(f"    state.{group.name} = {fresh};")
         for argument, element in zip(group.arguments, group.elements, strict=True):
             if "initial" in argument:
                 lines.append(
@@ -333,4 +336,6 @@ def _shape_text(shape: list[int | str]) -> str:
 
 def _identifier(name: str) -> str:
     name = re.sub(r"\W", "_", name)
-    return f"{name}_" if name in _KEYWORDS or name[0].isdigit() else name
+    if name[0].isdigit():
+        return f"_{name}"
+    return f"{name}_" if name in _KEYWORDS else name

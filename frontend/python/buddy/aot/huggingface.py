@@ -58,10 +58,10 @@ class HuggingFaceSource:
         self._path = path
         keys = _read_json(path / "config.json")
         config = _read_config(path / "config.json", keys, dtype_of(dtype))
-        self._config = config
-        self._model = make_fake(config)
+        self.config = config
+        self.model = make_fake(config)
         self._tensors = _open_tensors(path)
-        state = self._model.state_dict()
+        state = self.model.state_dict()
         self._names = {
             name: name if name == "lm_head.weight" else f"model.{name}"
             for name in state
@@ -74,7 +74,7 @@ class HuggingFaceSource:
         ignored = [name for name in shapes if name.endswith("rotary_emb.inv_freq")]
         if config.tied:
             ignored.append("lm_head.weight")
-        check_tensors(path, self._model, shapes, self._names, ignored)
+        check_tensors(path, self.model, shapes, self._names, ignored)
         generation = path / "generation_config.json"
         eos = (_read_json(generation) if generation.exists() else {}).get("eos_token_id")
         eos = keys.get("eos_token_id") if eos is None else eos
@@ -89,14 +89,14 @@ class HuggingFaceSource:
         )
 
     def program(self) -> ExportedProgram:
-        return trace(self._model)
+        return trace(self.model)
 
     def load(self, name: str) -> torch.Tensor:
         if name == "rope_inv_freq":
-            return self._config.rope.inverse_frequencies(self._config.head_dim)
+            return self.config.rope.inverse_frequencies(self.config.head_dim)
         stored = self._names[name]
         try:
-            return self._tensors[stored].get_tensor(stored).to(self._config.dtype)
+            return self._tensors[stored].get_tensor(stored).to(self.config.dtype)
         except SafetensorError as error:
             raise BundleError(f"{self._path}: tensor '{stored}': {error}") from None
 

@@ -1,1 +1,1 @@
-"""Models whose export Buddy defines itself; each is an nn.Module with a stated calling convention."""
+"""Models that Buddy defines itself; each is an nn.Module with a stated calling convention."""

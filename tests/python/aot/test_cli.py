@@ -1,0 +1,71 @@
+"""The command `buddy`: one clear line for each mistake, and no torch where none is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from buddy.aot import manifest
+
+
+def buddy(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "buddy.cli", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=False,
+    )
+
+
+def error_line(*arguments: str, cwd: Path | None = None) -> str:
+    """The one line on stderr of a command that must fail; progress lines are indented."""
+    done = buddy(*arguments, cwd=cwd)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("  ")]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_the_command_line_needs_no_torch() -> None:
+    code = "import sys, buddy.cli; assert not {'torch', 'numpy', 'mlir'} & set(sys.modules)"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "required"),
+        (("fly",), "invalid choice"),
+        (("build", "x"), "-o"),
+        (("build", "x", "-o", "y", "--frobnicate"), "--frobnicate"),
+        (("build", "x", "-o", "y", "--threads", "0"), "not at least 1"),
+        (("inspect", "/nonexistent"), "not a bundle"),
+        (("run", "/nonexistent", "-p", "x"), "not a bundle"),
+        (("explain",), "MODEL"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments: tuple[str, ...], message: str) -> None:
+    assert message in error_line(*arguments)
+
+
+def test_inspect_reads_what_is_a_manifest_only(tmp_path: Path) -> None:
+    path = tmp_path / manifest.MANIFEST
+    for text, message in [("{", "not valid JSON"), ("[]", "format"), ('{"format": 99}', "99")]:
+        path.write_text(text)
+        assert message in error_line("inspect", str(tmp_path))
+
+
+def test_run_refuses_a_bundle_without_a_program(tmp_path: Path) -> None:
+    text = json.dumps(
+        {"format": manifest.FORMAT, "architecture": "Net", "library": "l", "header": "h"}
+    )
+    (tmp_path / manifest.MANIFEST).write_text(text)
+    assert "no program" in error_line("run", str(tmp_path))
