@@ -11,15 +11,20 @@ from typing import Any
 
 import torch
 from mlir import ir
-from mlir.dialects import arith, linalg, tensor
+from mlir.dialects import arith, linalg, scf, tensor
 
 from . import scalars, shapes, types
-from .symbols import DYNAMIC, Dim, SymbolTable, as_dim, as_dims, as_expr, same, static
+from .symbols import DYNAMIC, Dim, SymbolTable, as_dim, as_dims, as_expr, static
 from .values import Tensor
 
 PARALLEL = "parallel"
 REDUCTION = "reduction"
 Body = Callable[..., "ir.Value | Sequence[ir.Value]"]
+
+
+def loop_index(loop: int) -> ir.Value:
+    """Return the counter of a loop, in the body of a structured operation."""
+    return linalg.IndexOp(loop).result
 
 
 class Builder:
@@ -231,6 +236,35 @@ class Builder:
             *[statics for _, statics in dynamic],
         ).result
 
+    # ---- loops ---------------------------------------------------------------------------
+
+    def loop(
+        self,
+        sizes: Sequence[Any],
+        carried: Sequence[ir.Value],
+        body: Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]],
+    ) -> list[ir.Value]:
+        """Build a nest of `scf.for` from 0 to each size that carries values (tensors, scalars).
+
+        `body` gets the loop counters and the carried values and returns the new ones. Tensors
+        that are carried and written by `tensor.insert` or `insert_slice` bufferize in place.
+        """
+
+        def nest(
+            rest: Sequence[Any], counters: list[ir.Value], values: list[ir.Value]
+        ) -> list[ir.Value]:
+            if not rest:
+                return list(body(counters, values))
+            zero, one = self.index_constant(0), self.index_constant(1)
+            limit = rest[0] if isinstance(rest[0], ir.Value) else self.index(rest[0])
+            loop = scf.ForOp(zero, limit, one, values)
+            with ir.InsertionPoint(loop.body):
+                counter = loop.induction_variable
+                scf.YieldOp(nest(rest[1:], [*counters, counter], list(loop.inner_iter_args)))
+            return list(loop.results)
+
+        return nest(list(sizes), [], list(carried))
+
     # ---- checks and our ops --------------------------------------------------------------
 
     def buddy_op(
@@ -255,4 +289,4 @@ class Builder:
         return value if value.type == type_ else tensor.cast(type_, value)
 
 
-__all__ = ["PARALLEL", "REDUCTION", "Builder", "same"]
+__all__ = ["PARALLEL", "REDUCTION", "Builder", "loop_index"]

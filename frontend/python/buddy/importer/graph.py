@@ -337,7 +337,7 @@ class FunctionImporter:
             viewed = _viewed_memory(value)
             if viewed is not None and memory.get(viewed, arg) != arg:
                 value = bufferization.alloc_tensor(value.type, [], copy=value)
-            if viewed == self._values[arg] and value.owner.name == "bufferization.to_tensor":
+            if memory.get(viewed) == arg and value.owner.name == "bufferization.to_tensor":
                 continue  # written with itself
             stores.append((value, arg))
         for value, arg in stores:

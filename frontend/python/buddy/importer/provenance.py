@@ -10,7 +10,9 @@ from mlir import ir
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_ROOT = re.compile(r"^L\['[^']*'\]\.?|^L__[A-Za-z]+___?|^\.+")
+# Dynamo's name of the compiled callable: `L['self']`, or `L['args'][0]` under its wrapper.
+_ROOT = re.compile(r"^L\['(args|kwargs)'\]\[[^\]]*\]|^L\['self'\]|^L__self___?")
+_LOCAL = re.compile(r"^[LG]\['([^']*)'\]")
 
 
 def source_line(node: torch.fx.Node) -> tuple[str, int] | None:
@@ -38,7 +40,7 @@ def describe_source(node: torch.fx.Node) -> str:
 
 
 def _clean_path(path: str) -> str:
-    path = _ROOT.sub("", path)
+    path = _LOCAL.sub(r"\1", _ROOT.sub("", path))
     path = re.sub(r"_modules\['([^']*)'\]", r"\1", path)
     path = re.sub(r"\[['\"]?([^'\"\]]*)['\"]?\]", r".\1", path)
     return path.lstrip(".")

@@ -3,9 +3,12 @@
 from . import (  # noqa: F401
     attention_norm,
     contraction,
+    convolution,
     creation,
     elementwise,
     indexing,
     reduction,
+    scan_sort,
+    scatter,
     view,
 )

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 from mlir import ir
-from mlir.dialects import arith, linalg
+from mlir.dialects import arith
 
 from .. import scalars, types
-from ..builder import PARALLEL, Builder
+from ..builder import PARALLEL, Builder, loop_index
 from ..registry import lowers
 from ..values import Tensor
 
@@ -90,7 +90,7 @@ def arange(b: Builder, start: Any, step: Any) -> Tensor:
     first, stride = b.scalar(start, compute), b.scalar(step, compute)
 
     def body(_: ir.Value) -> ir.Value:
-        i = arith.index_cast(ir.IntegerType.get_signless(64), linalg.index(0))
+        i = arith.index_cast(ir.IntegerType.get_signless(64), loop_index(0))
         i = scalars.cast(i, torch.int64, compute)
         value = scalars.add(compute, first, scalars.mul(compute, i, stride))
         return scalars.cast(value, compute, dtype)
@@ -105,7 +105,7 @@ def _eye(b: Builder, *_: Any) -> Tensor:
     dtype, shape = b.result_dtype(), b.result_shape()
 
     def body(_: ir.Value) -> ir.Value:
-        diagonal = arith.cmpi(arith.CmpIPredicate.eq, linalg.index(0), linalg.index(1))
+        diagonal = arith.cmpi(arith.CmpIPredicate.eq, loop_index(0), loop_index(1))
         return scalars.cast(diagonal, torch.bool, dtype)
 
     identity = ir.AffineMap.get_identity(2)

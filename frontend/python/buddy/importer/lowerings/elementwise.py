@@ -6,6 +6,7 @@ rounded once, as its CPU kernels do.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +15,10 @@ from mlir import ir
 from mlir.dialects import arith, complex, math
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Kind
 from torch._prims_common import elementwise_dtypes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import scalars, types
-from ..builder import PARALLEL, Builder
+from ..builder import PARALLEL, Builder, loop_index
 from ..errors import Unsupported
 from ..registry import lowers
 from ..values import Tensor
@@ -26,14 +28,16 @@ aten = torch.ops.aten
 ScalarFunction = Callable[..., ir.Value]
 
 
+@functools.cache
+def _sample(dtype: torch.dtype, rank: int) -> torch.Tensor:
+    """Return a tensor that stands for all of this dtype with, or without, dimensions."""
+    with _disable_current_modes():
+        return torch.empty((1,) * rank, dtype=dtype, device="meta")
+
+
 def promote(operands: Sequence[Any], kind: Kind) -> tuple[torch.dtype, torch.dtype]:
     """Return (compute dtype, result dtype) of an element-wise operator on these operands."""
-    samples = [
-        torch.empty((1,) * min(x.rank, 1), dtype=x.dtype, device="meta")
-        if isinstance(x, Tensor)
-        else x
-        for x in operands
-    ]
+    samples = [_sample(x.dtype, min(x.rank, 1)) if isinstance(x, Tensor) else x for x in operands]
     return elementwise_dtypes(*samples, type_promotion_kind=kind)
 
 
@@ -569,9 +573,7 @@ def _view_as_real(b: Builder, x: Tensor) -> Tensor:
     source, map_ = b.operand(x, shape[:-1], rank=len(shape))
 
     def body(value: ir.Value, _: ir.Value) -> ir.Value:
-        from mlir.dialects import linalg
-
-        last = linalg.index(len(shape) - 1)
+        last = loop_index(len(shape) - 1)
         first = arith.cmpi(arith.CmpIPredicate.eq, last, arith.constant(last.type, 0))
         return arith.select(first, complex.re(value), complex.im(value))
 

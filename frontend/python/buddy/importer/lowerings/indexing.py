@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from mlir import ir
-from mlir.dialects import arith, linalg, tensor
+from mlir.dialects import arith, tensor
 
 from .. import scalars, shapes
-from ..builder import PARALLEL, Builder
+from ..builder import PARALLEL, Builder, loop_index
 from ..registry import lowers, tensor_metas
 from ..symbols import Dim
 from ..values import Tensor
@@ -84,7 +84,7 @@ def gather(
     def body(*elements: ir.Value) -> ir.Value:
         at: list[Any] = [None] * source.rank
         for dim, loop in loop_of.items():
-            at[dim] = linalg.index(loop)
+            at[dim] = loop_index(loop)
         for (dim, index), element in zip(used, elements, strict=False):
             at[dim] = safe_index(b, element, index.dtype, source.shape[dim], negative)
         return tensor.extract(value, at)
@@ -166,7 +166,7 @@ def _gather(b: Builder, x: Tensor, dim: int, index: Tensor, *_: Any) -> Tensor:
         return Tensor.plain(init, x.dtype, shape)
 
     def body(element: ir.Value) -> ir.Value:
-        at = [linalg.index(i) for i in range(x.rank)]
+        at = [loop_index(i) for i in range(x.rank)]
         at[dim] = safe_index(b, element, index.dtype, x.shape[dim], negative=False)
         return tensor.extract(value, at)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from mlir import ir
-from mlir.dialects import arith, linalg, math
+from mlir.dialects import arith, math
 
 from .. import scalars, shapes, types
-from ..builder import PARALLEL, REDUCTION, Builder
+from ..builder import PARALLEL, REDUCTION, Builder, loop_index
 from ..registry import lowers
 from ..symbols import product
 from ..values import Tensor
@@ -243,7 +243,7 @@ def arg_extremum(
     better = "gt" if largest else "lt"
 
     def body(value: ir.Value, best: ir.Value, where: ir.Value) -> list[ir.Value]:
-        here = arith.index_cast(ir.IntegerType.get_signless(64), linalg.index(dim))
+        here = arith.index_cast(ir.IntegerType.get_signless(64), loop_index(dim))
         take = scalars.compare(better, value, best, x.dtype)
         # The first element is taken whatever it is: the start value may equal it.
         none_yet = scalars.compare("lt", where, scalars.constant(0, torch.int64), torch.int64)

@@ -8,11 +8,11 @@ from typing import Any
 import sympy
 import torch
 from mlir import ir
-from mlir.dialects import arith, linalg, tensor
+from mlir.dialects import arith, tensor
 from torch.utils._sympy import functions as tsf
 
 from .. import scalars, shapes
-from ..builder import PARALLEL, Builder
+from ..builder import PARALLEL, Builder, loop_index
 from ..errors import Unsupported
 from ..registry import lowers
 from ..symbols import Dim, as_dim, as_dims, same
@@ -272,7 +272,7 @@ def gather_elements(b: Builder, x: Tensor, shape: Sequence[Dim], source: Any) ->
     value = b.value(x)
 
     def body(_: ir.Value) -> ir.Value:
-        return tensor.extract(value, [source(i, linalg.index(i)) for i in range(x.rank)])
+        return tensor.extract(value, [source(i, loop_index(i)) for i in range(x.rank)])
 
     identity = ir.AffineMap.get_identity(len(shape))
     (result,) = b.generic([], [(b.empty(shape, x.dtype), identity)], [PARALLEL] * len(shape), body)
@@ -326,10 +326,10 @@ def _diagonal(b: Builder, x: Tensor, offset: int, dim1: int, dim2: int) -> Tenso
     row, column = max(-offset, 0), max(offset, 0)
 
     def body(_: ir.Value) -> ir.Value:
-        last = linalg.index(len(shape) - 1)
+        last = loop_index(len(shape) - 1)
         position: list[Any] = [None] * x.rank
         for loop, dim in enumerate(kept):
-            position[dim] = linalg.index(loop)
+            position[dim] = loop_index(loop)
         position[dim1] = arith.addi(last, b.index_constant(row))
         position[dim2] = arith.addi(last, b.index_constant(column))
         return tensor.extract(value, position)
@@ -344,7 +344,7 @@ def triangle(b: Builder, x: Tensor, diagonal: Any, upper: bool) -> Tensor:
     shape = x.shape
 
     def body(value: ir.Value) -> ir.Value:
-        row, column = linalg.index(len(shape) - 2), linalg.index(len(shape) - 1)
+        row, column = loop_index(len(shape) - 2), loop_index(len(shape) - 1)
         edge = arith.addi(row, b.index(as_dim(diagonal)))
         predicate = arith.CmpIPredicate.sge if upper else arith.CmpIPredicate.sle
         keep = arith.cmpi(predicate, column, edge)

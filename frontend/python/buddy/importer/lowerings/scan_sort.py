@@ -1,0 +1,248 @@
+"""Running sums, sorting and selection of the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from mlir import ir
+from mlir.dialects import arith, scf, tensor
+
+from .. import scalars, types
+from ..builder import PARALLEL, Builder, loop_index
+from ..registry import lowers
+from ..values import Tensor
+from .common import normalize
+from .view import slice_dim
+
+aten = torch.ops.aten
+
+
+def _scan_accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which eager keeps a running sum: one size up for floats."""
+    if dtype in types.REDUCED_FLOATS:
+        return torch.float32
+    return torch.float64 if dtype is torch.float32 else dtype
+
+
+@lowers(aten.cumsum.default)
+def _cumsum(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
+    return _scan(b, x, dim, scalars.add, 0)
+
+
+@lowers(aten.cumprod.default)
+def _cumprod(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
+    return _scan(b, x, dim, scalars.mul, 1)
+
+
+def _scan(
+    b: Builder,
+    x: Tensor,
+    dim: int,
+    combine: Callable[[torch.dtype, ir.Value, ir.Value], ir.Value],
+    init: int,
+) -> Tensor:
+    """Combine along a dimension, slab by slab."""
+    dtype = b.result_dtype()
+    if x.rank == 0:
+        return b.cast(x, dtype)
+    dim = normalize(dim, x.rank)
+    compute = _scan_accumulator(dtype)
+    x = b.plain(x)
+    sizes = tuple(1 if i == dim else size for i, size in enumerate(x.shape))
+    ones, identity = [1] * x.rank, ir.AffineMap.get_identity(x.rank)
+
+    def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        offsets: list[Any] = [0] * x.rank
+        offsets[dim] = at[0]
+        slab = b.extract_slice(x, offsets, sizes, ones)
+        # The accumulator is the operation's own result buffer, so that the loop stays in place.
+        (total,) = b.generic(
+            [(slab.base, identity)],
+            [(carried[0], identity)],
+            [PARALLEL] * x.rank,
+            lambda new, acc: combine(compute, acc, scalars.cast(new, x.dtype, compute)),
+        )
+        running = Tensor.plain(total, compute, sizes)
+        part = b.cast(running, dtype)
+        return [running.base, b.insert_slice(part.base, carried[1], offsets, sizes)]
+
+    start = b.full(sizes, scalars.constant(init, compute), compute)
+    _, result = b.loop([x.shape[dim]], [start, b.empty(x.shape, dtype)], body)
+    return Tensor.plain(result, dtype, x.shape)
+
+
+# ---- sorting ---------------------------------------------------------------------------------
+
+
+@lowers(aten.sort.default)
+def _sort(b: Builder, x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    return sort(b, x, dim, descending)
+
+
+@lowers(aten.sort.stable)
+def _sort_stable(
+    b: Builder, x: Tensor, stable: Any = None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
+    return sort(b, x, dim, descending)
+
+
+@lowers(aten.argsort.default)
+def _argsort(b: Builder, x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
+    return sort(b, x, dim, descending)[1]
+
+
+@lowers(aten.topk.default)
+def _topk(
+    b: Builder, x: Tensor, k: Any, dim: int = -1, largest: bool = True, *_: Any
+) -> tuple[Tensor, Tensor]:
+    values, places = sort(b, x, dim, largest)
+    if x.rank == 0:
+        return values, places
+    dim = normalize(dim, x.rank)
+    size = b.result_shape(0)[dim]
+    return slice_dim(b, values, dim, 0, size), slice_dim(b, places, dim, 0, size)
+
+
+def _before(dtype: torch.dtype, a: ir.Value, b_: ir.Value, descending: bool) -> ir.Value:
+    """Return whether a must stand before b; NaN is the largest."""
+    if descending:
+        a, b_ = b_, a
+    less = scalars.compare("lt", a, b_, dtype)
+    if types.is_float(dtype):
+        only_b = arith.andi(scalars.is_nan(b_), scalars.logical_not(scalars.is_nan(a)))
+        less = arith.ori(less, only_b)
+    return less
+
+
+def sort(b: Builder, x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Return (sorted values, their indices) along a dimension; stable.
+
+    Bottom-up merge sort: runs of 1, 2, 4, ... are merged into a second buffer and copied back.
+    """
+    dim = normalize(dim, x.rank)
+    scalar = x.rank == 0
+    if scalar:
+        x = x.unsqueeze(0)
+    order = [i for i in range(x.rank) if i != dim] + [dim]
+    back = [order.index(i) for i in range(x.rank)]
+    rows = b.plain(x.permute(order))
+    values, places = rows.base, _positions(b, rows)
+    batch, length = rows.shape[:-1], b.index(rows.shape[-1])
+
+    def sort_row(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        return _merge_passes(b, rows.dtype, at, length, carried, descending)
+
+    temporary = [b.empty(rows.shape, rows.dtype), b.empty(rows.shape, torch.int64)]
+    values, places, *_ = b.loop(batch, [values, places, *temporary], sort_row)
+    results = (
+        Tensor.plain(values, rows.dtype, rows.shape).permute(back),
+        Tensor.plain(places, torch.int64, rows.shape).permute(back),
+    )
+    if scalar:
+        from ..shapes import squeeze
+
+        return tuple(squeeze(b, part, [0]) for part in results)
+    return results
+
+
+def _positions(b: Builder, rows: Tensor) -> ir.Value:
+    last = rows.rank - 1
+    identity = ir.AffineMap.get_identity(rows.rank)
+    (result,) = b.generic(
+        [],
+        [(b.empty(rows.shape, torch.int64), identity)],
+        [PARALLEL] * rows.rank,
+        lambda _: arith.index_cast(ir.IntegerType.get_signless(64), loop_index(last)),
+    )
+    return result
+
+
+def _merge_passes(
+    b: Builder,
+    dtype: torch.dtype,
+    row: list[ir.Value],
+    length: ir.Value,
+    carried: list[ir.Value],
+    descending: bool,
+) -> list[ir.Value]:
+    """Merge runs of doubling width in one row until one run is left."""
+    index = ir.IndexType.get()
+    one, two = b.index_constant(1), b.index_constant(2)
+    types_ = [index, *[value.type for value in carried]]
+    loop = scf.WhileOp(types_, [one, *carried])
+    before = loop.before.blocks.append(*types_)
+    after = loop.after.blocks.append(*types_)
+    with ir.InsertionPoint(before):
+        width, *state = before.arguments
+        more = arith.cmpi(arith.CmpIPredicate.slt, width, length)
+        scf.ConditionOp(more, [width, *state])
+    with ir.InsertionPoint(after):
+        width, *state = after.arguments
+        double = arith.muli(width, two)
+        pairs = arith.ceildivsi(length, double)
+
+        def merge(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+            return _merge_pair(b, dtype, row, at[0], width, length, values, descending)
+
+        state = b.loop([pairs], state, merge)
+
+        def copy(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+            place = [*row, at[0]]
+            return [
+                tensor.insert(tensor.extract(values[2], place), values[0], place),
+                tensor.insert(tensor.extract(values[3], place), values[1], place),
+                values[2],
+                values[3],
+            ]
+
+        state = b.loop([length], state, copy)
+        scf.YieldOp([double, *state])
+    return list(loop.results)[1:]
+
+
+def _merge_pair(
+    b: Builder,
+    dtype: torch.dtype,
+    row: list[ir.Value],
+    pair: ir.Value,
+    width: ir.Value,
+    length: ir.Value,
+    carried: list[ir.Value],
+    descending: bool,
+) -> list[ir.Value]:
+    """Merge two neighbouring runs into the temporary buffers."""
+    one = b.index_constant(1)
+    start = arith.muli(pair, arith.muli(width, b.index_constant(2)))
+    middle = arith.minsi(arith.addi(start, width), length)
+    end = arith.minsi(arith.addi(middle, width), length)
+
+    def step(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+        left, right, keys, places, keys_out, places_out = values
+        out = arith.addi(start, at[0])
+        # Reads stay inside the row even when a run is used up.
+        left_place = [*row, arith.minsi(left, arith.subi(length, one))]
+        right_place = [*row, arith.minsi(right, arith.subi(length, one))]
+        left_key, right_key = tensor.extract(keys, left_place), tensor.extract(keys, right_place)
+        left_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
+        right_left = arith.cmpi(arith.CmpIPredicate.slt, right, end)
+        right_first = _before(dtype, right_key, left_key, descending)
+        take_right = arith.andi(right_left, arith.ori(scalars.logical_not(left_left), right_first))
+        key = arith.select(take_right, right_key, left_key)
+        place = arith.select(
+            take_right, tensor.extract(places, right_place), tensor.extract(places, left_place)
+        )
+        keys_out = tensor.insert(key, keys_out, [*row, out])
+        places_out = tensor.insert(place, places_out, [*row, out])
+        return [
+            arith.select(take_right, left, arith.addi(left, one)),
+            arith.select(take_right, arith.addi(right, one), right),
+            keys,
+            places,
+            keys_out,
+            places_out,
+        ]
+
+    results = b.loop([arith.subi(end, start)], [start, middle, *carried], step)
+    return results[2:]

@@ -1,0 +1,379 @@
+"""Writing into parts of a tensor.
+
+The target is carried through the writes (`insert_slice`, or `scf.for` with inserts), so that
+bufferization updates a cache where it lies instead of copying it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from mlir import ir
+from mlir.dialects import arith, tensor
+
+from .. import scalars, types
+from ..builder import Builder
+from ..registry import lowers, tensor_metas
+from ..symbols import as_dim, same
+from ..values import Tensor
+from .common import normalize
+from .indexing import broadcast_shape, check_index, index_layout, safe_index
+from .view import clamp_start, expand, wrap_index
+
+aten = torch.ops.aten
+Combine = Callable[[ir.Value, ir.Value], ir.Value]
+
+
+@lowers(aten.copy.default)
+def _copy(b: Builder, x: Tensor, source: Tensor, *_: Any) -> Tensor:
+    return expand(b, b.cast(source, x.dtype), x.shape)
+
+
+@lowers(aten.slice_scatter.default)
+def _slice_scatter(
+    b: Builder,
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> Tensor:
+    dim = normalize(dim, x.rank)
+    source = b.cast(source, x.dtype)
+    if step == 1 and same(source.shape[dim], x.shape[dim]):
+        return expand(b, source, x.shape)
+    source_meta = b.node.args[1].meta["val"]
+    sizes = [as_dim(size) for size in source_meta.shape]
+    offsets: list[Any] = [0] * x.rank
+    strides: list[Any] = [1] * x.rank
+    offsets[dim], strides[dim] = clamp_start(start, x.shape[dim]), step
+    value = b.insert_slice(b.value(source), b.value(x), offsets, sizes, strides)
+    return Tensor.plain(value, x.dtype, x.shape)
+
+
+@lowers(aten.select_scatter.default)
+def _select_scatter(b: Builder, x: Tensor, source: Tensor, dim: int, index: Any) -> Tensor:
+    dim = normalize(dim, x.rank)
+    offsets: list[Any] = [0] * x.rank
+    offsets[dim] = wrap_index(b, index, x.shape[dim], "select_scatter")
+    source = b.cast(source, x.dtype).unsqueeze(dim)
+    sizes = [1 if i == dim else size for i, size in enumerate(x.shape)]
+    value = b.insert_slice(b.value(source), b.value(x), offsets, sizes)
+    return Tensor.plain(value, x.dtype, x.shape)
+
+
+@lowers(aten.diagonal_scatter.default)
+def _diagonal_scatter(
+    b: Builder, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    dim1, dim2 = normalize(dim1, x.rank), normalize(dim2, x.rank)
+    kept = [i for i in range(x.rank) if i not in (dim1, dim2)]
+    values = b.value(b.cast(source, x.dtype))
+    row, column = b.index_constant(max(-offset, 0)), b.index_constant(max(offset, 0))
+
+    def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        place: list[Any] = [None] * x.rank
+        for loop, dim in enumerate(kept):
+            place[dim] = at[loop]
+        place[dim1], place[dim2] = arith.addi(at[-1], row), arith.addi(at[-1], column)
+        return [tensor.insert(tensor.extract(values, at), carried[0], place)]
+
+    (result,) = b.loop(source.shape, [b.value(x)], body)
+    return Tensor.plain(result, x.dtype, x.shape)
+
+
+def _slab(rank: int, dim: int, place: Any) -> list[Any]:
+    offsets: list[Any] = [0] * rank
+    offsets[dim] = place
+    return offsets
+
+
+@lowers(aten.index_copy.default)
+def _index_copy(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _write_slabs(b, x, dim, index, source, "index_copy", None)
+
+
+@lowers(aten.index_fill.int_Scalar)
+def _index_fill(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    filled = b.full((), b.scalar(value, x.dtype), x.dtype)
+    dim = normalize(dim, x.rank)
+    count = index.shape[0] if index.rank else 1
+    shape = tuple(count if i == dim else size for i, size in enumerate(x.shape))
+    source = Tensor(filled, x.dtype, shape, (None,) * x.rank)
+    return _write_slabs(b, x, dim, index, source, "index_fill", None, negative=True)
+
+
+@lowers(aten.index_add.default)
+def _index_add(
+    b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any = 1
+) -> Tensor:
+    def combine(old: ir.Value, new: ir.Value) -> ir.Value:
+        compute = types.opmath(x.dtype)
+        new = scalars.cast(new, x.dtype, compute)
+        if not (isinstance(alpha, (int, float)) and alpha == 1):
+            new = scalars.mul(compute, new, b.scalar(alpha, compute))
+        total = scalars.add(compute, scalars.cast(old, x.dtype, compute), new)
+        return scalars.cast(total, compute, x.dtype)
+
+    return _write_slabs(b, x, dim, index, source, "index_add", combine)
+
+
+def _write_slabs(
+    b: Builder,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    name: str,
+    combine: Combine | None,
+    negative: bool = False,
+) -> Tensor:
+    """Write slab i of the source at index[i] of a dimension, in order."""
+    scalar = x.rank == 0
+    if scalar:
+        x = x.unsqueeze(0)
+    if source.rank < x.rank:
+        source = source.unsqueeze(0)
+    if index.rank == 0:
+        index = index.unsqueeze(0)
+    dim = normalize(dim, x.rank)
+    check_index(b, index, x.shape[dim], name, negative)
+    source = b.plain(b.cast(source, x.dtype))
+    places = b.value(index)
+    sizes = [1 if i == dim else size for i, size in enumerate(x.shape)]
+
+    def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        element = tensor.extract(places, [at[0]])
+        place = safe_index(b, element, index.dtype, x.shape[dim], negative)
+        slab = b.extract_slice(source, _slab(x.rank, dim, at[0]), sizes, [1] * x.rank)
+        offsets = _slab(x.rank, dim, place)
+        if combine is not None:
+            target = Tensor.plain(carried[0], x.dtype, x.shape)
+            old = b.extract_slice(target, offsets, sizes, [1] * x.rank)
+            slab = b.pointwise([old, slab], sizes, x.dtype, combine)
+        return [b.insert_slice(slab.base, carried[0], offsets, sizes)]
+
+    result = b.value(x)
+    if x.shape[dim] != 0:
+        (result,) = b.loop([index.shape[0]], [result], body)
+    written = Tensor.plain(result, x.dtype, x.shape)
+    if scalar:
+        from ..shapes import squeeze
+
+        return squeeze(b, written, [0])
+    return written
+
+
+# ---- index_put -------------------------------------------------------------------------------
+
+
+def _mask_of(node: torch.fx.Node) -> Any:
+    masks = [m for m in tensor_metas(list(node.args[1])) if m.dtype in (torch.bool, torch.uint8)]
+    return masks
+
+
+def _put_supported(node: torch.fx.Node) -> str | None:
+    if not _mask_of(node):
+        return None
+    value = node.args[2].meta["val"]
+    accumulate = len(node.args) > 3 and node.args[3]
+    if len(node.args[1]) == 1 and value.numel() == 1 and not accumulate:
+        return None
+    return "writing several values by a mask has a data-dependent shape"
+
+
+@lowers(
+    aten.index_put.default,
+    aten._unsafe_index_put.default,
+    condition=_put_supported,
+)
+def _index_put(
+    b: Builder,
+    x: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+    *_: Any,
+) -> Tensor:
+    values = b.cast(values, x.dtype)
+    if _mask_of(b.node):
+        return _put_mask(b, x, indices[0], values)
+    indices = [*indices, *[None] * (x.rank - len(indices))]
+    used = [(i, index) for i, index in enumerate(indices) if index is not None]
+    for dim, index in used:
+        check_index(b, index, x.shape[dim], "index_put")
+    if any(x.shape[dim] == 0 for dim, _ in used):
+        return x
+    index_shape = broadcast_shape([index for _, index in used])
+    position = index_layout(indices)
+    kept = [i for i, index in enumerate(indices) if index is None]
+    kept_shape = [x.shape[i] for i in kept]
+    shape = (*kept_shape[:position], *index_shape, *kept_shape[position:])
+    source = b.plain(expand(b, values, shape))
+    places = [b.value(expand(b, index, index_shape)) for _, index in used]
+    sizes = [1 if index is not None else size for index, size in zip(indices, x.shape, strict=True)]
+    slab_sizes = [
+        1 if position <= i < position + len(index_shape) else size for i, size in enumerate(shape)
+    ]
+    slab_shape = tuple(x.shape[i] for i in kept)
+
+    def combine(old: ir.Value, new: ir.Value) -> ir.Value:
+        compute = types.opmath(x.dtype)
+        total = scalars.add(
+            compute, scalars.cast(old, x.dtype, compute), scalars.cast(new, x.dtype, compute)
+        )
+        return scalars.cast(total, compute, x.dtype)
+
+    def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        offsets: list[Any] = [0] * x.rank
+        for (dim, index), place in zip(used, places, strict=True):
+            element = tensor.extract(place, at)
+            offsets[dim] = safe_index(b, element, index.dtype, x.shape[dim])
+        from_: list[Any] = [0] * len(shape)
+        from_[position : position + len(index_shape)] = at
+        if not kept:
+            new = tensor.extract(source.base, from_)
+            if accumulate:
+                new = combine(tensor.extract(carried[0], offsets), new)
+            return [tensor.insert(new, carried[0], offsets)]
+        slab = _reduced_slice(b, source, from_, slab_sizes, slab_shape)
+        if accumulate:
+            target = Tensor.plain(carried[0], x.dtype, x.shape)
+            old = _reduced_slice(b, target, offsets, sizes, slab_shape)
+            slab = b.pointwise([old, slab], slab_shape, x.dtype, combine)
+        return [b.insert_slice(slab.base, carried[0], offsets, sizes)]
+
+    (result,) = b.loop(index_shape, [b.value(x)], body)
+    return Tensor.plain(result, x.dtype, x.shape)
+
+
+def _reduced_slice(
+    b: Builder, x: Tensor, offsets: Sequence[Any], sizes: Sequence[Any], shape: Sequence[Any]
+) -> Tensor:
+    """Return a slice without the unit dimensions that `shape` leaves out."""
+    groups = [b.mixed(part) for part in (offsets, sizes, [1] * x.rank)]
+    value = tensor.ExtractSliceOp(
+        b.tensor_type(shape, x.dtype),
+        b.value(x),
+        *[values for values, _ in groups],
+        *[statics for _, statics in groups],
+    ).result
+    return Tensor.plain(value, x.dtype, shape)
+
+
+def _put_mask(b: Builder, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    from ..shapes import reshape
+
+    value = reshape(b, value, ())
+    for _ in range(x.rank - mask.rank):
+        mask = mask.unsqueeze(mask.rank)
+
+    def body(old: ir.Value, flag: ir.Value, new: ir.Value) -> ir.Value:
+        return arith.select(scalars.cast(flag, mask.dtype, torch.bool), new, old)
+
+    return b.pointwise([x, mask, value], x.shape, x.dtype, body)
+
+
+# ---- scatter ---------------------------------------------------------------------------------
+
+
+@lowers(aten.scatter.src)
+def _scatter(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return scatter(b, x, dim, index, source, None)
+
+
+@lowers(aten.scatter.value)
+def _scatter_value(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    return scatter(b, x, dim, index, _spread(b, value, x.dtype, index.shape), None)
+
+
+@lowers(aten.scatter_add.default)
+def _scatter_add(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return scatter(b, x, dim, index, source, scalars.add)
+
+
+@lowers(aten.scatter.reduce)
+def _scatter_with(
+    b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str
+) -> Tensor:
+    return scatter(b, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+@lowers(aten.scatter.value_reduce)
+def _scatter_value_with(
+    b: Builder, x: Tensor, dim: int, index: Tensor, value: Any, reduce: str
+) -> Tensor:
+    source = _spread(b, value, x.dtype, index.shape)
+    return scatter(b, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+def _including_self(node: torch.fx.Node) -> str | None:
+    include = node.kwargs.get("include_self", True)
+    if not include or node.args[4] == "mean":
+        return "scatter_reduce with include_self=False or mean"
+    return None
+
+
+@lowers(aten.scatter_reduce.two, condition=_including_self)
+def _scatter_reduce(
+    b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *_: Any
+) -> Tensor:
+    return scatter(b, x, dim, index, source, _REDUCTIONS[reduce])
+
+
+_REDUCTIONS = {
+    "add": scalars.add,
+    "sum": scalars.add,
+    "multiply": scalars.mul,
+    "prod": scalars.mul,
+    "amax": scalars.maximum,
+    "amin": scalars.minimum,
+}
+
+
+def _spread(b: Builder, value: Any, dtype: torch.dtype, shape: Sequence[Any]) -> Tensor:
+    scalar = b.full((), b.scalar(value, dtype), dtype)
+    return Tensor(scalar, dtype, tuple(shape), (None,) * len(shape))
+
+
+def scatter(
+    b: Builder,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    combine: Callable[[torch.dtype, ir.Value, ir.Value], ir.Value] | None,
+) -> Tensor:
+    """Write source elements at x[..., index, ...], in row-major order of the index tensor."""
+    from ..shapes import reshape
+
+    shape = x.shape
+    if x.rank == 0:
+        x = x.unsqueeze(0)
+    if index.rank == 0:
+        index = index.unsqueeze(0)
+    if source.rank == 0:
+        source = source.unsqueeze(0)
+    dim = normalize(dim, x.rank)
+    check_index(b, index, x.shape[dim], "scatter", negative=False)
+    places, values = b.value(index), b.value(b.cast(source, x.dtype))
+    compute = types.opmath(x.dtype)
+
+    def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        where = list(at)
+        element = tensor.extract(places, at)
+        where[dim] = safe_index(b, element, index.dtype, x.shape[dim], negative=False)
+        new = tensor.extract(values, at)
+        if combine is not None:
+            old = scalars.cast(tensor.extract(carried[0], where), x.dtype, compute)
+            new = combine(compute, old, scalars.cast(new, x.dtype, compute))
+            new = scalars.cast(new, compute, x.dtype)
+        return [tensor.insert(new, carried[0], where)]
+
+    result = b.value(x)
+    if not any(size == 0 for size in (*x.shape, *index.shape)):
+        (result,) = b.loop(index.shape, [result], body)
+    return reshape(b, Tensor.plain(result, x.dtype, x.shape), shape)
