@@ -101,7 +101,7 @@ struct Writer {
   /// Continues `prompt`, printing as it goes; returns what was said.
   Tokens proceed(const Tokens &prompt) {
     if (prompt.empty())
-      throw buddy::Error(BUDDY_E_ARGUMENT, "the prompt is empty");
+      throw buddy::Error(BUDDY_E_ARGUMENT, "the prompt is empty; see --help");
     if (int64_t(prompt.size()) > options.context)
       throw buddy::Error(BUDDY_E_ARGUMENT, "the prompt has " +
                                                std::to_string(prompt.size()) +
@@ -110,14 +110,10 @@ struct Writer {
                                                "; shorten it or raise -c");
     Printer printer(text, options.printTokens);
     Tokens all = prompt, said;
-    const char *stop = nullptr;
-    while (options.count < 0 || int64_t(said.size()) < options.count) {
-      if (int64_t(all.size()) > options.context) {
-        stop = "the context is full; raise -c for more";
-        break;
-      }
-      int64_t token =
-          sampler.next(reader.read(all, said.empty() ? prefill : decode));
+    auto isFull = [&] { return int64_t(all.size()) > options.context; };
+    while (int64_t(said.size()) != options.count && !isFull()) {
+      auto &logits = reader.read(all, said.empty() ? prefill : decode);
+      int64_t token = sampler.next(logits);
       if (text.isEndOfGeneration(int32_t(token)) && !options.ignoreEnd)
         break;
       printer.print(token);
@@ -125,8 +121,9 @@ struct Writer {
       said.push_back(token);
     }
     printer.finish();
-    if (stop)
-      std::cerr << "llama: stopped: " << stop << "\n";
+    if (isFull() && int64_t(said.size()) != options.count)
+      std::cerr << "llama: stopped: the context of " << options.context
+                << " tokens is full; -c makes it longer\n";
     return said;
   }
 
@@ -156,13 +153,7 @@ struct Writer {
 static Tokens readPrompt(const Options &options, const buddy::Text &text) {
   if (options.printTokens)
     return options.tokens;
-  std::string prompt =
-      options.prompt
-          ? *options.prompt
-          : std::string(std::istreambuf_iterator(std::cin.rdbuf()), {});
-  if (prompt.empty())
-    throw buddy::Error(BUDDY_E_ARGUMENT, "the prompt is empty; see --help");
-  auto ids = text.encode(prompt);
+  auto ids = text.encode(options.prompt ? *options.prompt : readAll(std::cin));
   return Tokens(ids.begin(), ids.end());
 }
 
@@ -170,15 +161,7 @@ static void run(Options &options) {
   auto start = Clock::now();
   auto model = buddy::model::Model::load(options.bundle);
   auto text = buddy::Text::open(options.bundle);
-  constexpr int64_t longest = buddy::model::ContextLength;
-  if (options.context > longest)
-    throw buddy::Error(BUDDY_E_ARGUMENT,
-                       "-c " + std::to_string(options.context) +
-                           ": the model was trained for up to " +
-                           std::to_string(longest) + " tokens");
-  if (options.context <= 0)
-    options.context =
-        options.context == 0 ? longest : std::min<int64_t>(longest, 4096);
+  options.chooseContext(buddy::model::ContextLength);
   Writer writer{Reader(model, options.context, options.threads),
                 text,
                 buddy::Sampler(options.sampler),

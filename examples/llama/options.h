@@ -7,6 +7,7 @@
 #include "buddy/Error.h"
 #include "buddy/Sampler.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -57,7 +58,24 @@ struct Options {
   int threads = 0;             ///< 0: one for each CPU.
   bool chat = false, ignoreEnd = false, printTokens = false, help = false;
   buddy::SamplerOptions sampler;
+
+  /// Settles `context` for a model trained on sequences of up to `longest`.
+  void chooseContext(int64_t longest) {
+    if (context > longest)
+      throw buddy::Error(BUDDY_E_ARGUMENT,
+                         "-c " + std::to_string(context) +
+                             ": the model was trained for up to " +
+                             std::to_string(longest) + " tokens");
+    if (context < 0)
+      context = std::min<int64_t>(longest, 4096);
+    else if (context == 0)
+      context = longest;
+  }
 };
+
+inline std::string readAll(std::istream &stream) {
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
 
 namespace options_detail {
 
@@ -86,11 +104,12 @@ inline float real(const std::string &flag, const char *text) {
 }
 
 inline std::string readFile(const std::string &path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::stringstream contents;
-  if (!file || !(contents << file.rdbuf()))
-    fail(path + ": " + (errno ? std::strerror(errno) : "empty file"));
-  return contents.str();
+  std::string contents = readAll(file);
+  if (!file || errno) // A directory opens, and fails when read.
+    fail(path + ": " + std::strerror(errno ? errno : EIO));
+  return contents;
 }
 
 inline std::vector<int64_t> tokenList(const std::string &text) {

@@ -59,7 +59,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parameters_buffers_and_constants_are_stored(tmp_path: Path) -> None:
     source = FactorySource("user_model:net", "f32")
     program = source.program()
-    specs = {spec.name: spec for spec in bundle._weights(program)}
+    specs = {spec.name: spec for spec in bundle.program_weights(program)}
     assert set(specs) >= {"linear.weight", "linear.bias", "shift", "count"}
     assert len(specs) == 5
     for name, spec in specs.items():

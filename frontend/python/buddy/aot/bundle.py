@@ -58,9 +58,9 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
         source = open_source(model, options.dtype)
     with progress.step("trace"):
         program = source.program()
-    layout = weights_file.plan(_weights(program))
+    layout = weights_file.plan(program_weights(program))
     with progress.step("import"):
-        imported = _import(program, layout, options)
+        imported = import_program(program, layout, options)
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
             text = compiler.text_after(
@@ -94,7 +94,7 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     progress.line(f"  {output}: built in {sum(progress.seconds.values()):.1f} s")
 
 
-def _weights(program: ExportedProgram) -> list[TensorSpec]:
+def program_weights(program: ExportedProgram) -> list[TensorSpec]:
     """The parameters, buffers and constants that the program takes, in its order."""
     fakes = {node.name: node.meta.get("val") for node in program.graph.nodes}
     specs = {}
@@ -106,7 +106,7 @@ def _weights(program: ExportedProgram) -> list[TensorSpec]:
     return list(specs.values())
 
 
-def _import(program: ExportedProgram, layout: Layout, options: BuildOptions) -> ImportedModule:
+def import_program(program: ExportedProgram, layout: Layout, options: BuildOptions) -> ImportedModule:
     try:
         return import_exported_program(
             program,

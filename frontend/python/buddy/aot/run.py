@@ -5,7 +5,9 @@ The program is examples/llama, linked to the bundle's library; the first run com
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,8 @@ from pathlib import Path
 from buddy.aot import manifest
 from buddy.aot.errors import BundleError
 
-_EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "llama"
+_TREE = Path(__file__).resolve().parents[4]
+_EXAMPLE = _TREE / "examples" / "llama"
 PROGRAM = "llama"
 
 
@@ -40,18 +43,34 @@ def compile_program(bundle: Path) -> None:
             f"{_EXAMPLE}: the program's source is not there; install buddy from its source tree "
             "(pip install -e)"
         )
-    build = bundle / ".program"
-    commands = [
-        ["cmake", "-S", str(_EXAMPLE), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release",
-         "-DCMAKE_CXX_COMPILER=clang++-22", f"-DBUDDY_BUNDLE={bundle.resolve()}"],
-        ["cmake", "--build", str(build), "-j", str(os.cpu_count() or 1)],
-    ]  # fmt: skip
-    for command in commands:
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise BundleError(f"{command[0]}: {error.strerror}; run `make setup`") from None
-        if done.returncode:
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-            raise BundleError(f"compiling {_EXAMPLE.name} failed: {lines[-1]} (see {build})")
-    (build / PROGRAM).rename(bundle / PROGRAM)
+    # One place for all bundles, so that the containers are compiled once.
+    build = _TREE / "build" / "bundle-program"
+    aside = bundle / f".{PROGRAM}.{os.getpid()}"
+    try:
+        build.mkdir(parents=True, exist_ok=True)
+        with open(build / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _command(
+                "cmake", "-S", str(_EXAMPLE), "-B", str(build), "-G", "Ninja",
+                "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_COMPILER=clang++-22",
+                f"-DBUDDY_BUNDLE={bundle.resolve()}",
+            )  # fmt: skip
+            _command("ninja", "-C", str(build), PROGRAM)
+            shutil.copy2(build / PROGRAM, aside)
+        aside.rename(bundle / PROGRAM)
+    except OSError as error:
+        raise BundleError(f"{error.filename}: {error.strerror}") from None
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _command(*command: str) -> None:
+    """Run a command; if it fails, say so with the line that tells most."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise BundleError(f"{command[0]} is not installed; run `make setup`") from None
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        told = next((line for line in lines if "error" in line.lower()), (lines or ["no output"])[-1])
+        raise BundleError(f"{command[0]} failed for the bundle's program: {told.strip()}")

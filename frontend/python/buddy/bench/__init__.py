@@ -1,0 +1,1 @@
+"""Measurements against other implementations on the same machine, in one run."""
