@@ -86,6 +86,7 @@ struct Arguments {
   Value get(size_t index, const char *name) const;
 };
 
+bool isFunction(const std::string &name);
 Value callFunction(const std::string &name, const Arguments &arguments);
 Value callMethod(const std::string &name, const Value &object,
                  const Arguments &arguments);

@@ -149,8 +149,10 @@ private:
     case Kind::Literal:
       return node.value;
     case Kind::Name: {
-      const Value *value = lookUp(node.text);
-      return value ? *value : undefined();
+      if (const Value *value = lookUp(node.text))
+        return *value;
+      // A function is defined; there is nothing to do with it but calling it.
+      return isFunction(node.text) ? Value::object() : undefined();
     }
     case Kind::List: {
       Value list = Value::array();

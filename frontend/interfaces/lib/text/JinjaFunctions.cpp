@@ -236,6 +236,11 @@ std::vector<Value> buddy::text::jinja::elements(const Value &value) {
   return result;
 }
 
+bool buddy::text::jinja::isFunction(const std::string &name) {
+  return name == "raise_exception" || name == "namespace" || name == "dict" ||
+         name == "range" || name == "strftime_now";
+}
+
 Value buddy::text::jinja::callFunction(const std::string &name,
                                        const Arguments &arguments) {
   if (name == "raise_exception")
