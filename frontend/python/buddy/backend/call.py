@@ -1,0 +1,175 @@
+"""From an entry point's signature to a Python function of a graph's arguments.
+
+The function is generated as source, as there is one fixed thing to do for each graph: read the
+symbols from the arguments, allocate the outputs, call, and put the results together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.printers import PythonPrinter
+
+from buddy.importer import ArgInfo, FunctionInfo, ImportGraphError
+
+# Milliseconds that idle workers spin before they sleep. torch's own pool spins in the same
+# process, so ours gives the cores up soon; see docs/torch_compile.md for the measurement.
+BLOCK_TIME_MS = 1
+
+
+class _Writer:
+    """Collects the generated lines and the objects they name."""
+
+    def __init__(self, info: FunctionInfo, unchecked: Mapping[int, str]):
+        self.info, self.unchecked = info, unchecked
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {"empty_strided": torch.empty_strided, "math": math}
+        self.symbols: dict[sympy.Symbol, str] = {}
+        self.printer = PythonPrinter()
+
+    def add(self, line: str) -> None:
+        self.lines.append(line)
+
+    def name(self, prefix: str, value: Any) -> str:
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def expr(self, value: Any) -> str:
+        if not isinstance(value, sympy.Basic):
+            return repr(value)
+        missing = value.free_symbols - self.symbols.keys()
+        if missing:
+            raise ImportGraphError(
+                f"{self.info.name}: the size {value} of a result does not follow from the "
+                "arguments' sizes"
+            )
+        # Dynamo names symbols as identifiers.
+        return self.printer.doprint(value)
+
+    def tuple(self, values: Sequence[Any]) -> str:
+        return "(" + "".join(f"{self.expr(value)}, " for value in values) + ")"
+
+    # ---- symbols --------------------------------------------------------------------------
+
+    def bind_symbols(self) -> None:
+        """Read every symbol from a size argument, else from a dimension that is the symbol."""
+        sources = []
+        for arg in self.info.args:
+            if arg.kind == "size":
+                sources.append((arg.expr, f"args[{arg.placeholder}]"))
+        for arg in self.info.args:
+            if arg.kind not in ("size", "output"):
+                for method, dims in (("size", arg.shape), ("stride", arg.strides)):
+                    sources += [
+                        (dim, f"args[{arg.placeholder}].{method}({i})")
+                        for i, dim in enumerate(dims)
+                    ]
+        sources = [(expr, code) for expr, code in sources if isinstance(expr, sympy.Basic)]
+        # Plain symbols first; then sizes linear in one symbol.
+        for expr, code in sources:
+            if isinstance(expr, sympy.Symbol) and expr not in self.symbols:
+                self._bind(expr, code)
+        for expr, code in sources:
+            if len(expr.free_symbols) == 1 and expr.free_symbols - self.symbols.keys():
+                (symbol,) = expr.free_symbols
+                if expr.is_polynomial(symbol) and sympy.degree(expr, symbol) == 1:
+                    scale, offset = sympy.Poly(expr, symbol).all_coeffs()
+                    size = sympy.Symbol("size", integer=True)
+                    self.symbols[size] = "size"
+                    self.add(f"size = {code}")
+                    self._bind(symbol, self.expr(FloorDiv(size - offset, scale)))
+
+    def _bind(self, symbol: sympy.Symbol, code: str) -> None:
+        self.symbols[symbol] = str(symbol)
+        self.add(f"{symbol} = {code}")
+
+    # ---- arguments and results ------------------------------------------------------------
+
+    def argument(self, index: int, arg: ArgInfo) -> str:
+        if arg.kind != "output":
+            assert arg.placeholder is not None
+            given = f"args[{arg.placeholder}]"
+            if arg.placeholder not in self.unchecked or arg.kind == "size":
+                return given
+            self.names["conform"] = _conform
+            self.add(
+                f"in{index} = conform({given}, {self.tuple(arg.shape)}, "
+                f"{self.tuple(arg.strides)}, {self.name('dtype', arg.dtype)}, "
+                f"{self.unchecked[arg.placeholder]!r})"
+            )
+            return f"in{index}"
+        dtype = self.name("dtype", arg.dtype)
+        self.add(
+            f"out{index} = empty_strided({self.tuple(arg.shape)}, {self.tuple(arg.strides)}, "
+            f"dtype={dtype})"
+        )
+        return f"out{index}"
+
+    def dynamic_sizes(self) -> str:
+        dims = [
+            dim
+            for arg in self.info.args
+            if arg.kind != "size"
+            for dim in (*arg.shape, *arg.strides)
+            if not isinstance(dim, int)
+        ]
+        return self.tuple(dims)
+
+
+def _conform(
+    tensor: torch.Tensor,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    dtype: torch.dtype,
+    op: str,
+) -> torch.Tensor:
+    """Return an operator's result in the layout that its fake implementation promised."""
+    if tensor.dtype is not dtype or tensor.shape != size or tensor.device.type != "cpu":
+        raise RuntimeError(
+            f"{op} returned {tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}, but "
+            f"its fake implementation promised {dtype} of shape {list(size)} on cpu"
+        )
+    if tensor.stride() == stride and not (tensor.is_conj() or tensor.is_neg()):
+        return tensor
+    return torch.empty_strided(size, stride, dtype=dtype).copy_(tensor)
+
+
+def make_call(
+    info: FunctionInfo,
+    load: Callable[[], Any],
+    threads: int | None,
+    unchecked: Mapping[int, str],
+) -> Callable[[list[Any]], list[Any]]:
+    """Return a function that takes the graph's arguments as a list and returns its results.
+
+    load: returns the `_buddy.Callable`; it is not called if there is nothing to compute.
+    threads: threads of a parallel region; None: torch's number at each call.
+    unchecked: placeholder index -> operator that made the argument. Dynamo's guards cover the
+        others; these are compared with their fake values at each call.
+    """
+    writer = _Writer(info, unchecked)
+    writer.bind_symbols()
+    arguments = [writer.argument(i, arg) for i, arg in enumerate(info.args)]
+    if any(arg.kind == "output" or arg.mutated for arg in info.args):
+        writer.names["entry"] = load()
+        writer.names["num_threads"] = torch.get_num_threads
+        count = "num_threads()" if threads is None else repr(threads)
+        passed = "(" + "".join(f"{argument}, " for argument in arguments) + ")"
+        writer.add(f"entry({passed}, {writer.dynamic_sizes()}, {count}, {BLOCK_TIME_MS})")
+    results = []
+    for output in info.outputs:
+        if output.kind in ("new", "alias"):
+            assert output.arg is not None
+            results.append(arguments[output.arg])
+        else:
+            results.append("None" if output.kind == "none" else writer.expr(output.expr))
+    writer.add(f"return [{', '.join(results)}]")
+    source = "def call(args):\n" + "".join(f"    {line}\n" for line in writer.lines)
+    exec(compile(source, f"<buddy call of {info.name}>", "exec"), writer.names)
+    return writer.names["call"]

@@ -1,0 +1,150 @@
+"""An imported module as a loaded library: from the cache on disk, or compiled now."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import os
+import re
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from buddy.importer import FunctionInfo, ImportedModule
+
+from . import cache, logs
+from .options import OptionError, Options
+
+# Entered into keys: a change of what is stored, or of how it is compiled from here, changes it.
+_FORMAT = "1"
+_OPT_LEVEL = 3
+_graph_numbers = itertools.count()
+
+
+class CompileError(RuntimeError):
+    """The compiler failed on a module that the importer made; the message names a reproducer."""
+
+
+def compiler() -> ModuleType:
+    """Return the module `_buddy`."""
+    try:
+        import _buddy
+    except ImportError as error:
+        raise ImportError(
+            f"Buddy's compiler, the module _buddy, cannot be loaded ({error}); "
+            "run `make setup`, or add its folder build/python to PYTHONPATH"
+        ) from error
+    return _buddy
+
+
+@functools.cache
+def build_id() -> str:
+    """Return what identifies this build of the compiler: a hash of its code."""
+    module = compiler()
+    path = module.__file__
+    assert path is not None
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+@functools.cache
+def check_target(name: str) -> tuple[str, ...]:
+    """Return what identifies a target; raise `OptionError` if its code cannot run here."""
+    module = compiler()
+    try:
+        info = module.target_info(name)
+    except RuntimeError as error:
+        raise OptionError(f"option target: {error}") from None
+    lacking = module.host_lacks(name)
+    if lacking:
+        raise OptionError(
+            f"option target={name!r}: this machine cannot run its code, it lacks "
+            f"{', '.join(lacking)}; torch.compile needs a target that runs here, such as 'native'"
+        )
+    return info.triple, info.cpu, info.features
+
+
+def module_key(module: ImportedModule, options: Options) -> str:
+    """Return the cache key of a module.
+
+    The module goes in as text, which leaves its locations out: a source line that moved does not
+    miss.
+    """
+    parts = [_FORMAT, build_id(), compiler().llvm_version, f"O{_OPT_LEVEL}"]
+    return cache.make_key([*parts, *check_target(options.target), module.text()])
+
+
+def signature(info: FunctionInfo) -> list[tuple[list[int], list[int]] | None]:
+    """Return the signature of an entry point as `_buddy.Callable` takes it."""
+
+    def static(dims: Any) -> list[int]:
+        return [dim if isinstance(dim, int) else -1 for dim in dims]
+
+    return [
+        None if arg.kind == "size" else (static(arg.shape), static(arg.strides))
+        for arg in info.args
+    ]
+
+
+def load(module: ImportedModule, options: Options) -> Any:
+    """Return the `_buddy.Callable` of a module's entry point."""
+    key = module_key(module, options)
+    symbol = module.entry.name
+    if logs.graph.isEnabledFor(10):
+        logs.graph.debug("%s (%s):\n%s", symbol, key[:16], module.text(locations=True))
+
+    def build(output: Path) -> None:
+        _compile(module, key, options, output)
+
+    with cache.library(key, build, rebuild=options.dump_dir is not None) as path:
+        return compiler().Callable(str(path), symbol, signature(module.entry))
+
+
+def _compile(module: ImportedModule, key: str, options: Options, output: Path) -> None:
+    reproducers = cache.directory() / "reproducers"
+    reproducers.mkdir(parents=True, exist_ok=True)
+    reproducer = reproducers / f"{key[:32]}.mlir"
+    # Written first, so that it is there even if the compiler takes the process down.
+    reproducer.write_text(module.text(locations=True))
+    pipeline = f"target={options.target}"
+    command = (
+        f"buddy-opt --buddy-pipeline='{pipeline}' {reproducer} | "
+        f"buddy-llc -O{_OPT_LEVEL} --shared -o /dev/null"
+    )
+    compiled = compiler().Module(module.bytecode)
+    start = time.perf_counter()
+    try:
+        _run_pipeline(compiled, pipeline, options, module.entry.name)
+        lowered = time.perf_counter()
+        compiled.compile(str(output), shared=True, opt_level=_OPT_LEVEL)
+    except RuntimeError as error:
+        raise CompileError(
+            f"compiling {module.entry.name} failed: {error}\nto reproduce: {command}"
+        ) from error
+    reproducer.unlink()
+    cache.counters.compiles += 1
+    cache.counters.links += 1
+    logs.codegen.debug(
+        "%s: pipeline %.2f s, code and link %.2f s, %d bytes",
+        module.entry.name,
+        lowered - start,
+        time.perf_counter() - lowered,
+        output.stat().st_size,
+    )
+
+
+def _run_pipeline(compiled: Any, pipeline: str, options: Options, name: str) -> None:
+    if options.dump_dir is not None:
+        folder = os.path.join(options.dump_dir, f"{next(_graph_numbers):03}-{name}")
+        if re.search(r"\s", folder):
+            raise OptionError(f"option dump_dir: a path without white space, not {folder!r}")
+        pipeline += f" dump-phases-to={folder}"
+    if not logs.schedule.isEnabledFor(10):
+        compiled.pipeline(pipeline)
+        return
+    compiled.pipeline(f"{pipeline} stop-after=graph")
+    for line in compiled.text().splitlines():
+        if "#buddy.schedule" in line:
+            logs.schedule.debug("%s", line.strip())
+    compiled.pipeline(f"{pipeline} start-from=kernel")

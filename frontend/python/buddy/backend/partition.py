@@ -1,0 +1,226 @@
+"""Splits a graph into parts that are compiled and parts that run in PyTorch.
+
+Parts run one after the other: compiled 0, eager 0, compiled 1, eager 1, ... A node goes into the
+earliest part of its kind in which its inputs are there, so that there are as few parts as the
+longest chain of changes between the two kinds demands. What has an effect (random numbers, custom
+operators, writes to the graph's inputs) keeps its order.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from buddy.importer import MissingOp, provenance, registry, types
+
+# Namespaces of PyTorch's own operators and of ours; an operator of any other one was registered
+# by the user or a library of theirs with torch.library.
+_BUILT_IN = frozenset(
+    "aten prim prims buddy inductor quantized _quantized quantized_decomposed mkldnn mkl onednn "
+    "mkldnn_prepacked xnnpack sparse static_runtime profiler debugprims rngprims c10d "
+    "_c10d_functional c10d_functional _c10d_functional_autograd _dtensor streams cuda fsdp "
+    "symm_mem rpc profiler_ops dist_autograd _caffe2 _nested _test export torchao_private".split()
+)
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a split graph.
+
+    module: its graph; the placeholders' `meta["val"]` are the fake values of the inputs.
+    compiled: whether it is to be compiled.
+    from_eager: placeholder index -> node that PyTorch computes, whose real value has yet to be
+        compared with the fake one.
+    """
+
+    name: str
+    module: torch.fx.GraphModule
+    compiled: bool
+    from_eager: dict[int, torch.fx.Node]
+
+
+def custom_op(node: torch.fx.Node) -> torch._ops.OpOverload | None:
+    """Return the user's operator that a node calls, if it does."""
+    target: Any = node.target
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        # A custom operator that mutates its arguments, made functional.
+        if target.name().startswith("auto_functionalized") and node.args:
+            target = node.args[0]
+    if isinstance(target, torch._ops.OpOverload) and target.namespace not in _BUILT_IN:
+        return target
+    return None
+
+
+def is_input_write(node: torch.fx.Node) -> bool:
+    """Tell whether a node writes one of the graph's inputs back."""
+    return (
+        node.target is aten.copy_.default
+        and isinstance(node.args[0], torch.fx.Node)
+        and node.args[0].op == "placeholder"
+    )
+
+
+def missing_op(node: torch.fx.Node) -> MissingOp | None:
+    """Describe a node that the importer has no rule for; None if it has one."""
+    reason = registry.why_unsupported(node)
+    return None if reason is None else describe(node, reason)
+
+
+def describe(node: torch.fx.Node, reason: str) -> MissingOp:
+    """Return what an error says about a node that cannot be imported."""
+    metas = registry.tensor_metas([list(node.args), list(node.kwargs.values())])
+    dtypes = tuple(dict.fromkeys(types.dtype_name(meta.dtype) for meta in metas))
+    named = isinstance(node.target, (str, torch._ops.OpOverload))
+    op = str(node.target) if named else getattr(node.target, "__name__", str(node.target))
+    return MissingOp(op, dtypes, provenance.describe_source(node), reason)
+
+
+def _has_effect(node: torch.fx.Node) -> bool:
+    if custom_op(node) is not None:
+        return True
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return isinstance(target, torch._ops.HigherOrderOperator)
+    return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable
+
+
+def _place(
+    gm: torch.fx.GraphModule, is_compiled: Callable[[torch.fx.Node], bool]
+) -> dict[torch.fx.Node, tuple[int, bool]]:
+    """Return for each operator node its level and whether it is compiled."""
+    place: dict[torch.fx.Node, tuple[int, bool]] = {}
+    last_effect = 0
+
+    def after(source: torch.fx.Node, compiled: bool) -> int:
+        """Return the first level at which a node of a kind can run after another."""
+        if source not in place:
+            return 0
+        level, source_compiled = place[source]
+        return level + (compiled and not source_compiled)
+
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output", "get_attr"):
+            continue
+        if node.target is operator.getitem and node.args[0] in place:
+            place[node] = place[node.args[0]]
+            continue
+        compiled = is_compiled(node)
+        level = max((after(source, compiled) for source in node.all_input_nodes), default=0)
+        if is_input_write(node):
+            readers = node.args[0].users
+            level = max(level, *(after(reader, compiled) for reader in readers if reader != node))
+        if _has_effect(node) and not is_input_write(node):
+            level = last_effect = max(level, last_effect)
+        place[node] = (level, compiled)
+    return place
+
+
+def _computes(nodes: list[torch.fx.Node]) -> bool:
+    """Tell whether there is more in a part than arithmetic on sizes."""
+    return any(
+        node.target is not operator.getitem
+        and isinstance(node.meta.get("val"), torch.Tensor)
+        or isinstance(node.meta.get("val"), (tuple, list))
+        for node in nodes
+    )
+
+
+def split(
+    gm: torch.fx.GraphModule, is_compiled: Callable[[torch.fx.Node], bool], name: str
+) -> tuple[torch.fx.GraphModule, list[Part]]:
+    """Return a graph that calls one submodule for each part, and the parts.
+
+    is_compiled: tells which nodes are compiled. The submodules are named after `name`; whoever
+    compiles a part replaces its submodule.
+    """
+    place = _place(gm, is_compiled)
+    groups: dict[tuple[int, bool], list[torch.fx.Node]] = {}
+    for node in gm.graph.nodes:
+        if node in place:
+            level, compiled = place[node]
+            groups.setdefault((level, not compiled), []).append(node)
+    sizes = [
+        node
+        for node in gm.graph.nodes
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.SymInt)
+    ]
+
+    top = torch.fx.Graph()
+    values: dict[torch.fx.Node, Any] = {}
+    by_eager: set[torch.fx.Node] = set()
+    modules: dict[str, torch.fx.GraphModule] = {}
+    parts: list[Part] = []
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            values[node] = top.node_copy(node)
+            modules.update(_attributes(gm, node))
+    for number, ((_, is_eager), nodes) in enumerate(sorted(groups.items(), key=lambda g: g[0])):
+        compiled = not is_eager and _computes(nodes)
+        part_name = f"{name}_{number}"
+        inputs, outputs = _boundary(nodes, sizes if compiled else [])
+        module = _submodule(gm, nodes, inputs, outputs)
+        from_eager = {i: node for i, node in enumerate(inputs) if node in by_eager}
+        parts.append(Part(part_name, module, compiled, from_eager))
+        modules[part_name] = module
+        call = top.call_module(part_name, tuple(values[node] for node in inputs))
+        for i, node in enumerate(outputs):
+            values[node] = top.call_function(operator.getitem, (call, i))
+            if is_eager:
+                by_eager.add(node)
+    result = next(node for node in gm.graph.nodes if node.op == "output")
+    top.output(torch.fx.map_arg(result.args[0], lambda node: values[node]))
+    return torch.fx.GraphModule(modules, top), parts
+
+
+def _attributes(gm: torch.fx.GraphModule, node: torch.fx.Node) -> dict[str, Any]:
+    if node.op != "get_attr":
+        return {}
+    value: Any = gm
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    return {str(node.target): value}
+
+
+def _boundary(
+    nodes: list[torch.fx.Node], sizes: list[torch.fx.Node]
+) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
+    """Return what a part takes, the symbolic sizes it may need included, and what it gives."""
+    inside = set(nodes)
+    taken = dict.fromkeys(
+        source
+        for node in nodes
+        for source in node.all_input_nodes
+        if source not in inside and source.op != "get_attr"
+    )
+    taken.update(dict.fromkeys(sizes))
+    given = [node for node in nodes if any(user not in inside for user in node.users)]
+    return list(taken), given
+
+
+def _submodule(
+    gm: torch.fx.GraphModule,
+    nodes: list[torch.fx.Node],
+    inputs: list[torch.fx.Node],
+    outputs: list[torch.fx.Node],
+) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    env: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in inputs:
+        env[node] = graph.placeholder(node.name)
+        env[node].meta = dict(node.meta)
+
+    def value(node: torch.fx.Node) -> torch.fx.Node:
+        if node not in env:  # a constant of the graph
+            env[node] = graph.node_copy(node)
+        return env[node]
+
+    for node in nodes:
+        env[node] = graph.node_copy(node, value)
+    graph.output(tuple(env[node] for node in outputs))
+    return torch.fx.GraphModule(gm, graph)
