@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
 from buddy.aot.cpu_features import required_features
 from buddy.aot.errors import BundleError
 

@@ -58,8 +58,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parameters_buffers_and_constants_are_stored(tmp_path: Path) -> None:
     source = FactorySource("user_model:net", "f32")
-    program = source.program()
-    specs = {spec.name: spec for spec in bundle.program_weights(program)}
+    traced = source.trace()
+    assert list(traced.names.values()) == ["n"]
+    specs = {spec.name: spec for spec in bundle.program_weights(traced.program)}
     assert set(specs) >= {"linear.weight", "linear.bias", "shift", "count"}
     assert len(specs) == 5
     for name, spec in specs.items():
@@ -85,6 +86,6 @@ def test_parameters_buffers_and_constants_are_stored(tmp_path: Path) -> None:
 )
 def test_mistakes_are_named(name: str, message: str) -> None:
     with pytest.raises(BundleError, match=message) as caught:
-        FactorySource(name, "f32").program()
+        FactorySource(name, "f32").trace()
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(name)

@@ -19,7 +19,8 @@ def argument(kind: str, name: str, dtype: str = "f32", shape: Any = (), **more: 
     if kind == "size":
         return {"kind": kind, "name": name, "dtype": "i64", "expression": name}
     return {
-        "kind": kind, "name": name, "dtype": dtype, "shape": list(shape), "layout": "identity", **more
+        "kind": kind, "name": name, "dtype": dtype, "shape": list(shape), "layout": "identity",
+        **more,
     }  # fmt: skip
 
 

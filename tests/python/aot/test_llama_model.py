@@ -65,8 +65,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Llama, Any]:
     path = tmp_path_factory.mktemp("tiny")
     write_directory(path)
     source = HuggingFaceSource(path, "f32")
-    program = source.program()
-    return load(source), program
+    trace = source.trace()
+    assert set(trace.names.values()) == {"count", "position", "capacity"}
+    return load(source), trace.program
 
 
 @pytest.mark.parametrize(

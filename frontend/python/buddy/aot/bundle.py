@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.export import ExportedProgram
@@ -38,7 +38,7 @@ class BuildOptions:
 
     target: str = "native"
     dtype: str = "f32"
-    primary_dialect: str = "linalg"
+    primary_dialect: Literal["linalg", "tosa"] = "linalg"
     threads: int | None = None
     opt_level: int = 3
     dump_phases_to: Path | None = None
@@ -57,10 +57,10 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     with progress.step(f"open {model}"):
         source = open_source(model, options.dtype)
     with progress.step("trace"):
-        program = source.program()
-    layout = weights_file.plan(program_weights(program))
+        traced = source.trace()
+    layout = weights_file.plan(program_weights(traced.program))
     with progress.step("import"):
-        imported = import_program(program, layout, options)
+        imported = import_program(traced.program, layout, options)
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
             text = compiler.text_after(
@@ -87,7 +87,7 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
             "runtime": runtime,
             "tokenizer": tokenizer,
             "weights": {"file": WEIGHTS, "bytes": layout.size, "tensors": len(layout.specs)},
-            "entries": [_describe_entry(imported.args, layout)],
+            "entries": [_describe_entry(imported.args, layout, traced.names)],
         }
         (stage / HEADER).write_text(header.render(record))
         (stage / MANIFEST).write_text(manifest.dump(record))
@@ -106,7 +106,9 @@ def program_weights(program: ExportedProgram) -> list[TensorSpec]:
     return list(specs.values())
 
 
-def import_program(program: ExportedProgram, layout: Layout, options: BuildOptions) -> ImportedModule:
+def import_program(
+    program: ExportedProgram, layout: Layout, options: BuildOptions
+) -> ImportedModule:
     try:
         return import_exported_program(
             program,
@@ -159,12 +161,10 @@ def _describe(source: Source, build_id: str, target: Any) -> dict[str, Any]:
     }
 
 
-def _describe_entry(arguments: list[ArgInfo], layout: Layout) -> dict[str, Any]:
-    # A symbol that is itself an argument is called as that argument is.
-    rename = {
-        str(info.expr): info.name for info in arguments if getattr(info.expr, "is_symbol", False)
-    }
-    records = [manifest.describe_argument(info, rename) for info in arguments]
+def _describe_entry(
+    arguments: list[ArgInfo], layout: Layout, names: dict[str, str]
+) -> dict[str, Any]:
+    records = [manifest.describe_argument(info, names) for info in arguments]
     for record in records:
         if record["kind"] == "state" and record["name"] in layout.offsets:
             record["initial"] = layout.offsets[record["name"]]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from buddy.aot import compiler, weights_file
 from buddy.aot.bundle import BuildOptions, import_program, program_weights
 from buddy.aot.source import open_source
 
 
-def explain(model: str, target: str, primary_dialect: str, dump_to: Path | None) -> str:
+def explain(
+    model: str, target: str, primary_dialect: Literal["linalg", "tosa"], dump_to: Path | None
+) -> str:
     """Return a table of the imported module's operations: how many, and where they come from."""
     options = BuildOptions(target=target, primary_dialect=primary_dialect)
     source = open_source(model, options.dtype)
-    program = source.program()
+    program = source.trace().program
     layout = weights_file.plan(program_weights(program))
     imported = import_program(program, layout, options)
     if dump_to is not None:

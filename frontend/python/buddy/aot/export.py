@@ -1,11 +1,15 @@
 """torch.export for bundles: sizes stay symbolic, and only what the model needs is asserted.
 
 In: a module, example inputs, dynamic shapes.  Out: an ExportedProgram in which each assertion about
-sizes stands once.
+sizes stands once and says in the user's words what it asks for, and a name for each symbol.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -16,9 +20,18 @@ from torch.export import ExportedProgram
 _DERIVED = "Runtime assertion failed for expression"
 
 
-def export(
-    module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None
-) -> ExportedProgram:
+@dataclass(frozen=True)
+class Traced:
+    """A program, and the names that its symbols have in headers and manifests.
+
+    A symbol is named as the `torch.export.Dim` that made it or the integer argument that it is.
+    """
+
+    program: ExportedProgram
+    names: dict[str, str]
+
+
+def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:
     """Trace `module`, which may be made of FakeTensors; its weights' values are not read."""
     with torch.no_grad():
         program = torch.export.export(
@@ -28,12 +41,34 @@ def export(
             strict=False,
             prefer_deferred_runtime_asserts_over_guards=True,
         )
-    _tidy_assertions(program)
-    return program
+    inputs = _user_inputs(program)
+    _tidy_assertions(program, _describe_symbols(inputs))
+    return Traced(program, _name_symbols(inputs, module, args, dynamic_shapes))
 
 
-def _tidy_assertions(program: ExportedProgram) -> None:
-    """Drop assertions said twice, and derived ones that two sizes differ.
+def _user_inputs(program: ExportedProgram) -> list[torch.fx.Node]:
+    """The placeholders of the leaves of the arguments, in order."""
+    names = set(program.graph_signature.user_inputs)
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    return [node for node in nodes if node.name in names]
+
+
+def _describe_symbols(inputs: list[torch.fx.Node]) -> dict[sympy.Symbol, sympy.Symbol]:
+    """Where the caller finds each symbol: `position`, `tokens.shape[0]`."""
+    found: dict[sympy.Symbol, sympy.Symbol] = {}
+    for node in inputs:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            found.setdefault(value.node.expr, sympy.Symbol(node.name))
+        if isinstance(value, torch.Tensor):
+            for i, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt):
+                    found.setdefault(size.node.expr, sympy.Symbol(f"{node.name}.shape[{i}]"))
+    return found
+
+
+def _tidy_assertions(program: ExportedProgram, places: dict[sympy.Symbol, sympy.Symbol]) -> None:
+    """Drop assertions said twice, and derived ones that two sizes differ; reword the rest.
 
     The tracer takes another path through aliasing when a slice covers a whole dimension, and
     records that for these example sizes it did not.  The values are the same on either path, so a
@@ -45,13 +80,15 @@ def _tidy_assertions(program: ExportedProgram) -> None:
         _forget_pending_assertions(node.meta.get("val"))
         if node.target is not torch.ops.aten._assert_scalar.default:
             continue
-        condition = node.args[0]
+        condition, message = node.args
         value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else condition
         expression = value.node.expr if isinstance(value, torch.SymBool) else sympy.sympify(value)
-        derived = str(node.args[1]).startswith(_DERIVED)
+        derived = str(message).startswith(_DERIVED)
         differ = isinstance(expression, sympy.Ne) and expression.rhs != 0
         if expression == sympy.true or expression in seen or (derived and differ):
             graph.erase_node(node)
+        elif derived:
+            node.args = (condition, f"expected {expression.xreplace(places)}")
         seen.add(expression)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
@@ -61,3 +98,41 @@ def _forget_pending_assertions(value: Any) -> None:
     """They stand in the graph already; a later decomposition would add them all again."""
     if isinstance(value, torch.SymInt):
         value.node.shape_env.deferred_runtime_asserts.clear()
+
+
+def _name_symbols(
+    inputs: list[torch.fx.Node],
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    dynamic_shapes: Any,
+) -> dict[str, str]:
+    if isinstance(dynamic_shapes, dict):
+        parameters = inspect.signature(module.forward).parameters
+        dynamic_shapes = [dynamic_shapes.get(name) for name in list(parameters)[: len(args)]]
+    names: dict[str, str] = {}
+    for node, dims in zip(inputs, _leaves(args, dynamic_shapes), strict=True):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            names[str(value.node.expr)] = node.name
+        if not isinstance(value, torch.Tensor) or not dims:
+            continue
+        for i, dim in dims.items() if isinstance(dims, dict) else enumerate(dims):
+            size, name = value.shape[i], getattr(dim, "__name__", "")
+            if isinstance(size, torch.SymInt) and re.fullmatch(r"[A-Za-z]\w*", name):
+                names.setdefault(str(size.node.expr), name)
+    # Two symbols may not share a name: those that would keep their own.
+    shared = {name for name in names.values() if list(names.values()).count(name) > 1}
+    return {symbol: name for symbol, name in names.items() if name not in shared}
+
+
+def _leaves(value: Any, shapes: Any) -> Iterator[Any]:
+    """The part of `shapes` that belongs to each leaf of the arguments, in torch's order."""
+    if isinstance(value, (list, tuple)):
+        parts = shapes or [None] * len(value)
+        for item, part in zip(value, parts, strict=True):
+            yield from _leaves(item, part)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (shapes or {}).get(key))
+    else:
+        yield shapes

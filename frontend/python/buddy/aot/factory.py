@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from buddy.aot.errors import BundleError
-from buddy.aot.export import export
+from buddy.aot.export import Traced, export
 from buddy.aot.source import Description
 
 
@@ -48,20 +47,20 @@ class FactorySource:
             origin={"format": "module", "factory": name},
         )
 
-    def program(self) -> ExportedProgram:
+    def trace(self) -> Traced:
         try:
-            program = export(self._module, self._inputs, self._dynamic_shapes)
+            traced = export(self._module, self._inputs, self._dynamic_shapes)
         except Exception as error:  # whatever the tracer meets in the user's code
             raise BundleError(f"{self._name}: torch.export: {_first_line(error)}") from error
-        for spec in program.graph_signature.input_specs:
+        for spec in traced.program.graph_signature.input_specs:
             if (
                 spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
                 and spec.persistent is not False
             ):
-                self._values[spec.target] = program.state_dict[spec.target]
+                self._values[spec.target] = traced.program.state_dict[spec.target]
             elif spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
-                self._values[spec.target] = program.constants[spec.target]
-        return program
+                self._values[spec.target] = traced.program.constants[spec.target]
+        return traced
 
     def load(self, name: str) -> torch.Tensor:
         return self._values[name]

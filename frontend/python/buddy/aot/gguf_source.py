@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
 
 from buddy.aot.errors import BundleError
+from buddy.aot.export import Traced
 from buddy.aot.gguf_file import GGUFFile
 from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, trace
 from buddy.aot.source import Description
@@ -78,7 +78,7 @@ class GGUFSource:
             origin={"format": "gguf", "file": path.name},
         )
 
-    def program(self) -> ExportedProgram:
+    def trace(self) -> Traced:
         return trace(self.model)
 
     def load(self, name: str) -> torch.Tensor:

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch.export import ExportedProgram
 
 from buddy.aot.errors import BundleError
+from buddy.aot.export import Traced
 from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, trace
 from buddy.aot.source import Description
 from buddy.models.llama import LlamaConfig, RopeConfig
@@ -88,7 +88,7 @@ class HuggingFaceSource:
             origin={"format": "huggingface", "directory": path.resolve().name},
         )
 
-    def program(self) -> ExportedProgram:
+    def trace(self) -> Traced:
         return trace(self.model)
 
     def load(self, name: str) -> torch.Tensor:

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import ExportedProgram
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from buddy.aot.errors import BundleError
-from buddy.aot.export import export
+from buddy.aot.export import Traced, export
 from buddy.models.llama import Llama, LlamaConfig, dynamic_shapes, example_inputs
 
 DTYPES = {"f32": torch.float32}
@@ -29,9 +28,11 @@ def make_fake(config: LlamaConfig) -> Llama:
         return Llama(config).eval().requires_grad_(False)
 
 
-def trace(model: Llama) -> ExportedProgram:
+def trace(model: Llama) -> Traced:
     """Export `Llama.forward` with tokens, position and capacity dynamic."""
-    with model.embed_tokens.weight.fake_mode:
+    weight = model.embed_tokens.weight
+    assert isinstance(weight, FakeTensor)
+    with weight.fake_mode:
         inputs = example_inputs(model.config)
     return export(model, inputs, dynamic_shapes(model.config))
 

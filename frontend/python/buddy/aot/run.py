@@ -72,5 +72,7 @@ def _command(*command: str) -> None:
         raise BundleError(f"{command[0]} is not installed; run `make setup`") from None
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        told = next((line for line in lines if "error" in line.lower()), (lines or ["no output"])[-1])
+        told = next(
+            (line for line in lines if "error" in line.lower()), (lines or ["no output"])[-1]
+        )
         raise BundleError(f"{command[0]} failed for the bundle's program: {told.strip()}")

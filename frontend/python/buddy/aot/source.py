@@ -1,6 +1,6 @@
 """What a bundle is built from, whatever it is stored as.
 
-A source knows a model's structure at once (`program()` traces it without the weights' values) and
+A source knows a model's structure at once (`trace()` traces it without the weights' values) and
 hands its weights over one at a time (`load`).  `open_source` finds the kind by what MODEL names.
 """
 
@@ -15,7 +15,8 @@ from buddy.aot.errors import BundleError
 
 if TYPE_CHECKING:
     import torch
-    from torch.export import ExportedProgram
+
+    from buddy.aot.export import Traced
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Source(Protocol):
 
     description: Description
 
-    def program(self) -> ExportedProgram:
+    def trace(self) -> Traced:
         """Trace the entry point."""
 
     def load(self, name: str) -> torch.Tensor:

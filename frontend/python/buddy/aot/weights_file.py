@@ -163,4 +163,4 @@ def _bytes_of(tensor: torch.Tensor, layout: Layout, name: str) -> memoryview:
     if tensor.dtype != spec.dtype:
         raise BundleError(f"weight '{name}' has dtype {tensor.dtype}, the model needs {spec.dtype}")
     flat = tensor.detach().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+    return memoryview(flat.view(torch.uint8).numpy().data) if flat.numel() else memoryview(b"")

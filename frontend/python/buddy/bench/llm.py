@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -95,11 +96,10 @@ def bench(
 
 def _round(runner: Runner, tokens: list[int], decode: int) -> Figures:
     figures = Figures()
-    token = _timed(figures.prefill, lambda: runner.prefill(tokens))
+    token = _timed(figures.prefill, partial(runner.prefill, tokens))
     for _ in range(decode):
         figures.tokens.append(token)
-        last = token
-        token = _timed(figures.decode, lambda last=last: runner.decode(last))
+        token = _timed(figures.decode, partial(runner.decode, token))
     return figures
 
 

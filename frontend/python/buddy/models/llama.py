@@ -183,6 +183,8 @@ class Layer(nn.Module):
 class Llama(nn.Module):
     """The whole decoder; `rope_inv_freq` is a buffer because GGUF files may bring their own."""
 
+    rope_inv_freq: torch.Tensor
+
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.config = config

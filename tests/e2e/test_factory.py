@@ -1,0 +1,144 @@
+"""Any nn.Module: `package.module:factory` to a bundle that computes what eager computes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import ROOT, buddy
+
+from buddy.aot.library import BundleLibrary
+
+SOURCE = """
+import torch
+from torch import nn
+from torch.export import Dim
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(12, 20)
+        self.second = nn.Linear(20, 3)
+        self.register_buffer("calls", torch.full((1,), 5.0))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return self.second(torch.relu(self.first(x))).softmax(-1)
+
+def net():
+    return Net(), (torch.randn(5, 12),), {"x": {0: Dim("rows")}}
+
+def unsupported():
+    class Bad(nn.Module):
+        def forward(self, x):
+            return torch.linalg.eigvals(x)
+    return Bad(), (torch.randn(4, 4),)
+"""
+
+MAIN = """
+#include "model.h"
+#include <cstdio>
+int main(int, char **argv) {
+  auto model = buddy::model::Model::load(argv[1]);
+  auto context = model.context(1);
+  auto state = model.state();
+  buddy::MemRef<float, 2> x({2, 12}, 1.0f);
+  buddy::MemRef<float, 2> y({2, 3});
+  for (int i = 0; i < 3; ++i)
+    model.forward(context, x, state, y);
+  for (float value : y)
+    std::printf("%.6f ", value);
+  std::printf("%g\\n", state.calls(0));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("factory")
+    (folder / "user_net.py").write_text(SOURCE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> Path:
+    done = buddy("build", "user_net:net", "-o", "bundle", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "bundle"
+
+
+@pytest.fixture
+def net(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(folder))
+    import user_net
+
+    return user_net.Net()
+
+
+def test_every_row_count_gives_eagers_result(bundle: Path, net: Any) -> None:
+    library = BundleLibrary(bundle, 1)
+    kinds = [argument["kind"] for argument in library.manifest["entries"][0]["arguments"]]
+    assert sorted(kinds) == ["input", "output", "state", *["weight"] * 4]
+    for rows in (1, 2, 5, 33):
+        x = torch.randn(rows, 12)
+        given = {"input": x, "state": torch.full((1,), 5.0), "output": torch.empty(rows, 3)}
+        library.call([given[kind] for kind in kinds if kind != "weight"])
+        torch.testing.assert_close(given["output"], net(x))
+        assert given["state"].item() == 6
+
+
+def test_a_cplusplus_program_calls_it_by_its_header(bundle: Path, net: Any) -> None:
+    (bundle.parent / "main.cpp").write_text(MAIN)
+    interfaces = ROOT / "frontend" / "interfaces"
+    compiler = shutil.which("clang++-22") or "c++"
+    command = [
+        compiler, "-std=c++17", "main.cpp", interfaces / "lib/Weights.cpp",
+        interfaces / "lib/MappedFile.cpp", f"-I{interfaces}", f"-I{bundle}",
+        bundle / "libmodel.so", f"-Wl,-rpath,{bundle}", "-o", "main",
+    ]  # fmt: skip
+    subprocess.run(command, cwd=bundle.parent, check=True)
+    done = subprocess.run(
+        ["./main", "bundle"], cwd=bundle.parent, capture_output=True, text=True, check=True
+    )
+    *values, calls = map(float, done.stdout.split())
+    with torch.no_grad():
+        expected = net(torch.ones(2, 12)).flatten()
+    torch.testing.assert_close(torch.tensor(values), expected, atol=1e-5, rtol=1e-5)
+    assert calls == 8
+
+
+def test_an_op_that_cannot_be_compiled_is_named_and_nothing_is_written(folder: Path) -> None:
+    done = buddy("build", "user_net:unsupported", "-o", "bad", cwd=folder)
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert "eig" in line
+    assert "user_net.py" in line
+    assert not list(folder.glob("*bad*"))
+
+
+def test_a_disk_that_is_full(folder: Path) -> None:
+    """/dev/full cannot hold a directory; a file-size limit plays the part."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "from buddy.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "build", "user_net:net", "-o", "full"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 1, done.stderr
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [path for path in folder.iterdir() if "full" in path.name]

@@ -1,0 +1,84 @@
+"""SmolLM2-135M out of its GGUF: greedy text equal to eager's, memory within bounds."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from buddy.aot.library import BundleLibrary
+from conftest import Built
+from greedy import Comparison, compare, eager
+
+pytestmark = pytest.mark.slow
+
+TEXT = """
+The capital of France is Paris, and the capital of Italy is Rome. In 1969 two people walked on the
+moon; the flight took three days. Water boils at 100 degrees at sea level and lower on a mountain.
+A program is a text that a machine can follow: it reads numbers, changes them and writes them back.
+Once upon a time there was a small cat who wanted to see the ocean, so she packed a bag with bread.
+To make a cake one needs flour, eggs, sugar and butter; mix them, fill a form and bake it for long.
+Dear Anna, thank you for the letter of last week. The garden is full of apples, come and see it now!
+def add(a, b): return a + b. The function takes two arguments and returns their sum as a number.
+"""
+LENGTHS = (1, 2, 3, 7, 16, 33, 64, 128, 250, 500)
+
+
+@pytest.fixture(scope="module")
+def prompts(smollm2: Built) -> list[list[int]]:
+    """Parts of TEXT, each of its own, with as many tokens as LENGTHS say."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(smollm2.source.parent, gguf_file=smollm2.source.name)
+    ids = tokenizer(TEXT * 4, add_special_tokens=False)["input_ids"]
+    parts = [ids[17 * i : 17 * i + length] for i, length in enumerate(LENGTHS)]
+    assert [len(part) for part in parts] == list(LENGTHS)
+    return parts
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_greedy_text_is_that_of_eager(
+    smollm2: Built, prompts: list[list[int]], threads: int, record_property: pytest.RecordProperty
+) -> None:
+    comparison = Comparison()
+    library = BundleLibrary(smollm2.bundle, threads)
+    for prompt in prompts:
+        reference = eager(smollm2.model, prompt, 64)
+        said = smollm2.greedy(prompt, 64, threads)
+        compare(comparison, library, prompt, said, reference)
+    record_property("differing", f"{comparison.differing} of {comparison.positions}")
+    assert comparison.wrong == 0, comparison
+    assert comparison.differing <= 0.005 * comparison.positions, comparison
+
+
+def test_memory_of_a_run_is_weights_cache_and_little_more(smollm2: Built) -> None:
+    done = smollm2.run("-p", "The capital of France is", "-n", "16")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(" Paris")
+    peak = int(re.search(r"peak memory (\d+) MB", done.stderr)[1])
+    weights = (smollm2.bundle / "weights.safetensors").stat().st_size >> 20
+    assert peak <= weights + 100
+
+
+def test_memory_of_a_build_is_the_weights_and_700_mb(smollm2: Built, tmp_path: str) -> None:
+    """Beyond what the import of torch takes."""
+    code = (
+        "import resource, sys, torch\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "from buddy.cli import main\n"
+        "status = main(sys.argv[1:])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        "sys.exit(status)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "build", str(smollm2.source), "-o", f"{tmp_path}/bundle"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, done.stderr
+    stored = (smollm2.bundle / "weights.safetensors").stat().st_size
+    assert int(done.stdout) * 1024 <= stored + 700e6
