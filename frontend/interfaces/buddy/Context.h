@@ -88,7 +88,8 @@ BUDDY_STATIC_ASSERT(sizeof(struct buddy_ctx) == 512, "size of buddy_ctx");
 #undef BUDDY_CHECK_FIELD
 #undef BUDDY_STATIC_ASSERT
 
-#ifdef __cplusplus
+// The compiler, built without exceptions, needs the layout only.
+#if defined(__cplusplus) && defined(__cpp_exceptions)
 
 #include "buddy/CpuCount.h"
 #include "buddy/Error.h"
@@ -264,6 +265,6 @@ private:
 
 } // namespace buddy
 
-#endif // __cplusplus
+#endif // __cplusplus && __cpp_exceptions
 
 #endif // BUDDY_CONTEXT_H
