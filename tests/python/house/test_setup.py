@@ -60,8 +60,17 @@ def test_installed_versions_are_the_pinned_ones() -> None:
         ('<testcase name="a"><failure/></testcase><testcase name="b"/>', "1 passed, 1 failed"),
         ('<testcase name="a"><error/></testcase>', "0 passed, 1 failed"),
         ('<testcase name="a"><skipped/></testcase>', "0 passed, 0 failed, 1 skipped"),
-        ('<testcase name="a" status="notrun"/>', "0 passed, 0 failed, 1 skipped"),
-        ('<testcase name="a" status="fail"/>', "0 passed, 1 failed"),
+        (
+            '<testcase name="a" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+            "</testcase>",
+            "0 passed, 0 failed, 1 skipped",
+        ),
+        (
+            '<testcase name="a" status="notrun"><skipped message="Unable to find executable"/>'
+            "</testcase>",
+            "0 passed, 1 failed",
+        ),
+        ('<testcase name="a" status="disabled"/>', "0 passed, 0 failed, 1 skipped"),
     ],
 )
 def test_runner_counts_a_report(tmp_path: Path, report: str, expected: str) -> None:
