@@ -59,7 +59,7 @@ class CheckFailed(RuntimeError):
 
 
 def have_buddy_tools() -> bool:
-    """Tell whether our tools are built (and BUDDY_TEST_LOWERING=upstream does not forbid them)."""
+    """Tell whether our tools are built (and not forbidden by BUDDY_TEST_LOWERING=upstream)."""
     return os.environ.get("BUDDY_TEST_LOWERING") != "upstream" and all(
         (BUILD / "bin" / tool).exists() for tool in ("buddy-opt", "buddy-llc")
     )
@@ -127,7 +127,10 @@ def call_function(
         if arg.kind == "output":
             shape = [evaluate(d, symbols) for d in arg.shape]
             strides = [evaluate(s, symbols) for s in arg.strides]
-            arguments.append(torch.empty_strided(shape, strides, dtype=arg.dtype))
+            offset = evaluate(arg.storage_offset, symbols)
+            span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
+            memory = torch.empty(max(span, 0) + offset, dtype=arg.dtype)
+            arguments.append(memory.as_strided(shape, strides, offset))
             if not arg.dtype.is_complex and arg.dtype is not torch.bool:
                 arguments[-1].fill_(77)
         else:
@@ -137,6 +140,12 @@ def call_function(
     for output in info.outputs:
         if output.kind in ("new", "alias"):
             results.append(arguments[output.arg])
+        elif output.kind == "view":
+            base = arguments[output.arg]
+            shape = [evaluate(d, symbols) for d in output.shape]
+            strides = [evaluate(s, symbols) for s in output.strides]
+            offset = base.storage_offset() + evaluate(output.offset, symbols)
+            results.append(base.as_strided(shape, strides, offset))
         else:
             results.append(evaluate(output.expr, symbols))
     return results

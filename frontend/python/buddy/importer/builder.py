@@ -207,8 +207,10 @@ class Builder:
         self, source: Tensor, offsets: Sequence[Any], sizes: Sequence[Any], strides: Sequence[Any]
     ) -> Tensor:
         """Return a rectangular part of a tensor; offsets, sizes and strides are mixed."""
-        base = self.value(source)
         shape = as_dims(sizes)
+        if 0 in shape:  # offsets that are the size are no valid ones
+            return Tensor.plain(self.empty(shape, source.dtype), source.dtype, shape)
+        base = self.value(source)
         dynamic = [self.mixed(part) for part in (offsets, sizes, strides)]
         result = tensor.ExtractSliceOp(
             self.tensor_type(shape, source.dtype),
@@ -228,6 +230,8 @@ class Builder:
     ) -> ir.Value:
         """Return `into` with a rectangular part replaced; the source may lack unit dimensions."""
         strides = [1] * len(offsets) if strides is None else strides
+        if any(isinstance(size, int) and size == 0 for size in (*sizes, *into.type.shape)):
+            return into
         dynamic = [self.mixed(part) for part in (offsets, sizes, strides)]
         return tensor.InsertSliceOp(
             source,
@@ -279,9 +283,16 @@ class Builder:
             f"buddy.{name}", results=results, operands=operands, attributes=attributes
         )
 
-    def check(self, condition: ir.Value, message: str) -> None:
-        """Make the call return an error with this message unless the i1 value is true."""
-        self.buddy_op("check", [condition], [], {"message": ir.StringAttr.get(message)})
+    def check(self, condition: ir.Value, message: str, precondition: bool = False) -> None:
+        """Make the call return an error with this message unless the i1 value is true.
+
+        precondition: the condition is on sizes only, and what follows is not memory-safe without
+        it; the attribute `buddy.precondition` asks that the call end here if it fails.
+        """
+        attributes: dict[str, ir.Attribute] = {"message": ir.StringAttr.get(message)}
+        if precondition:
+            attributes["buddy.precondition"] = ir.UnitAttr.get()
+        self.buddy_op("check", [condition], [], attributes)
 
     def cast_static(self, value: ir.Value, shape: Sequence[Dim]) -> ir.Value:
         """Return the value with the static sizes of `shape` in its type."""

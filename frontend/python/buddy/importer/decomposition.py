@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from . import registry
+
 aten = torch.ops.aten
 
 # Operators with a rule that keeps them whole although core ATen would take them apart.
@@ -39,12 +41,28 @@ _KEPT = (
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return operator -> decomposition: core ATen's, minus the operators that are kept whole.
+    """Return operator -> decomposition, for both ways in.
+
+    Core ATen's decompositions without the operators that are kept whole, and PyTorch's other ones
+    for operators that have no rule here.
 
     For AOTAutograd: `aot_autograd(decompositions=decompositions())`. For torch.export:
     `import_exported_program` uses it.
     """
-    table = dict(torch._decomp.core_aten_decompositions())
+    from . import lowerings  # noqa: F401  (registers the rules)
+
+    table = dict(torch.export.default_decompositions().items())
     for op in _KEPT:
         table.pop(op, None)
+    for op, function in torch._decomp.decomposition_table.items():
+        if op not in table and op not in _KEPT and _wanted(op):
+            table[op] = function
     return table
+
+
+def _wanted(op: Any) -> bool:
+    """Tell whether an operator without a rule is one that graphs may hold: it changes nothing."""
+    if not isinstance(op, torch._ops.OpOverload) or registry.find(op, "linalg") is not None:
+        return False
+    schema = op._schema
+    return not schema.is_mutable and "out" not in schema.overload_name.split("_")

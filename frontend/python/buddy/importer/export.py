@@ -83,4 +83,11 @@ def add_exported_program(
             kind = "state" if arg_name in mutations.values() else "weight"
         offset = offsets.pop(arg_name, None) if kind == "weight" else None
         args.append(ArgSpec(arg_name, kind, meta, offset))
-    builder.add_function(gm, args, name=name, primary_dialect=primary_dialect, mutations=mutations)
+    builder.add_function(
+        gm,
+        args,
+        name=name,
+        primary_dialect=primary_dialect,
+        mutations=mutations,
+        alias_outputs=False,
+    )

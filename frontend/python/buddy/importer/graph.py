@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from mlir import ir
 from mlir.dialects import arith, bufferization, func, tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import provenance, registry, scalars, types
 from .builder import Builder
 from .errors import ImportGraphError, MissingOp, Unsupported, UnsupportedOpsError
 from .registry import Dialect
 from .signature import ArgInfo, ArgSpec, FunctionInfo, OutputInfo, size_info, tensor_info
-from .symbols import SymbolTable, as_dims, as_expr, static
+from .symbols import SymbolTable, as_dim, as_dims, as_expr, is_contiguous, static
 from .values import Tensor
 
 aten = torch.ops.aten
@@ -38,9 +39,11 @@ class FunctionImporter:
         name: str,
         primary_dialect: Dialect,
         mutations: dict[int, str],
+        alias_outputs: bool = True,
     ):
         self.gm, self.specs, self.name = gm, list(args), name
         self.primary_dialect, self.mutations = primary_dialect, mutations
+        self.alias_outputs = alias_outputs
         nodes = list(gm.graph.nodes)
         self.placeholders = [node for node in nodes if node.op == "placeholder"]
         self.output_node = next(node for node in nodes if node.op == "output")
@@ -148,33 +151,47 @@ class FunctionImporter:
             position[node] = len(self.args)
             self.args.append(info)
 
+        return self._results(results, position)
+
+    def _results(self, results: list[Any], position: dict[torch.fx.Node, int]) -> list[OutputInfo]:
+        """Add output arguments to `self.args`; return how each result of the graph is made."""
         outputs: list[OutputInfo] = []
         produced: dict[torch.fx.Node, int] = {}
-        for i, result in enumerate(results):
-            if i in self.mutations:
-                continue
-            if result is None:
-                outputs.append(OutputInfo("none"))
-                continue
-            if not isinstance(result, torch.fx.Node):
-                outputs.append(OutputInfo("scalar", expr=as_expr(result)))
-                continue
-            meta = result.meta.get("val")
-            if result.target is aten.copy_.default and result.args[0] in position:
-                outputs.append(OutputInfo("alias", position[result.args[0]]))
-            elif result in position and isinstance(meta, torch.Tensor):
-                outputs.append(OutputInfo("alias", position[result]))
-            elif meta is None:
+        bases = _Bases(self.alias_outputs)
+        for node, arg in position.items():
+            bases.add(node.meta.get("val"), arg)
+        kept = [result for i, result in enumerate(results) if i not in self.mutations]
+        # Whole tensors first: other results may be views of them.
+        for result in kept:
+            meta = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
+            whole = isinstance(meta, torch.Tensor) and bases.is_whole(meta)
+            if whole and result not in position and result not in produced:
+                if result.target is not aten.copy_.default and bases.find(meta) is None:
+                    produced[result] = self._add_output(meta)
+                    bases.add(meta, produced[result])
+        for result in kept:
+            meta = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
+            if result is None or (isinstance(result, torch.fx.Node) and meta is None):
                 outputs.append(OutputInfo("none"))
             elif not isinstance(meta, torch.Tensor):
-                outputs.append(OutputInfo("scalar", expr=as_expr(meta)))
+                outputs.append(OutputInfo("scalar", expr=as_expr(result if meta is None else meta)))
+            elif result.target is aten.copy_.default and result.args[0] in position:
+                outputs.append(OutputInfo("alias", position[result.args[0]]))
+            elif result in position:
+                outputs.append(OutputInfo("alias", position[result]))
+            elif result not in produced and (view := bases.find(meta)) is not None:
+                outputs.append(view)
             else:
                 if result not in produced:
-                    produced[result] = len(self.args)
-                    name = f"output{len(produced) - 1}"
-                    self.args.append(tensor_info("output", name, _output_meta(meta)))
+                    produced[result] = self._add_output(meta)
                 outputs.append(OutputInfo("new", produced[result]))
         return outputs
+
+    def _add_output(self, meta: torch.Tensor) -> int:
+        number = sum(info.kind == "output" for info in self.args)
+        offset = as_dim(meta.storage_offset()) if self.alias_outputs else 0
+        self.args.append(tensor_info("output", f"output{number}", meta, storage_offset=offset))
+        return len(self.args) - 1
 
     def _declare(self, module: ir.Module) -> func.FuncOp:
         arg_types = [_argument_type(info) for info in self.args]
@@ -302,7 +319,8 @@ class FunctionImporter:
             value = getattr(value, part)
         if not isinstance(value, torch.Tensor):
             return value
-        return constant_tensor(self.builder, value.detach().cpu())
+        with _disable_current_modes():
+            return constant_tensor(self.builder, value.detach().cpu())
 
     # ---- results --------------------------------------------------------------------------
 
@@ -362,6 +380,38 @@ class FunctionImporter:
         return self.builder.cast_static(value, info.shape)
 
 
+class _Bases:
+    """Arguments by their storage, to find what a result is a view of."""
+
+    def __init__(self, enabled: bool):
+        self._enabled = enabled
+        self._by_storage: dict[int, tuple[torch.Tensor, int]] = {}
+
+    def add(self, meta: Any, arg: int) -> None:
+        if self._enabled and isinstance(meta, torch.Tensor):
+            self._by_storage.setdefault(meta.untyped_storage()._cdata, (meta, arg))
+
+    def is_whole(self, meta: torch.Tensor) -> bool:
+        """Tell whether a tensor starts where its storage does and is contiguous."""
+        return as_dim(meta.storage_offset()) == 0 and is_contiguous(
+            as_dims(meta.shape), as_dims(meta.stride())
+        )
+
+    def find(self, meta: torch.Tensor) -> OutputInfo | None:
+        """Return the result as a view of an argument, if it is one."""
+        base, arg = self._by_storage.get(meta.untyped_storage()._cdata, (None, 0))
+        if base is None or base.dtype != meta.dtype:
+            return None
+        offset = as_dim(meta.storage_offset() - base.storage_offset())
+        return OutputInfo(
+            "view",
+            arg,
+            shape=as_dims(meta.shape),
+            strides=as_dims(meta.stride()),
+            offset=offset,
+        )
+
+
 def constant_tensor(builder: Builder, value: torch.Tensor) -> Tensor:
     """Return a constant's elements as a dense `arith.constant`."""
     shape = tuple(value.shape)
@@ -416,10 +466,6 @@ def _schema_arguments(node: torch.fx.Node) -> list[Any]:
         else:
             arguments.append(argument.default_value)
     return arguments
-
-
-def _output_meta(meta: torch.Tensor) -> torch.Tensor:
-    return meta
 
 
 def _argument_type(info: ArgInfo) -> ir.Type:

@@ -81,6 +81,7 @@ class ModuleBuilder:
         name: str,
         primary_dialect: Dialect = "linalg",
         mutations: Mapping[int, str] | None = None,
+        alias_outputs: bool = True,
     ) -> FunctionInfo:
         """Import a graph as the entry point `name`.
 
@@ -90,6 +91,8 @@ class ModuleBuilder:
         primary_dialect: "tosa" uses TOSA rules where they exist and apply, else linalg.
         mutations: output index of the graph -> name of the argument that the output's value is
             written to; used where the graph has no `copy_` nodes (torch.export).
+        alias_outputs: results that share memory with an argument are "view" results, as
+            AOTAutograd's contract wants; otherwise they are copied into outputs of their own.
 
         Raises `UnsupportedOpsError` with every missing op, `ImportGraphError` on a bad graph or
         argument list; nothing is added then.
@@ -97,7 +100,9 @@ class ModuleBuilder:
         if name in self._functions:
             raise ValueError(f"two entry points named {name}")
         with self._context, ir.Location.unknown():
-            importer = FunctionImporter(gm, args, name, primary_dialect, dict(mutations or {}))
+            importer = FunctionImporter(
+                gm, args, name, primary_dialect, dict(mutations or {}), alias_outputs
+            )
             info = importer.run(self._module)
         self._functions[name] = info
         return info

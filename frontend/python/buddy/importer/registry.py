@@ -94,6 +94,8 @@ def why_unsupported(node: torch.fx.Node) -> str | None:
             return f"a tensor of layout {meta.layout}"
     if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
         return None  # the graph's own write-back of a mutated input
+    if node.meta.get("unbacked_bindings") and not is_scalar_node(node):
+        return "the result's shape depends on data"
     entry = find(node.target, "linalg")
     if entry is not None:
         return entry.condition(node) if entry.condition else None

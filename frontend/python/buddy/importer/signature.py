@@ -40,6 +40,9 @@ class ArgInfo:
     contiguous: the memref has the identity layout.
     placeholder: index of the graph's placeholder; None for an output.
     mutated: a state that the graph writes.
+    storage_offset: for an output, the storage offset that the tensor must report, in elements
+        (AOTAutograd rebuilds views from it); 0 but for the rare output that is a part of a tensor
+        which is not itself a result.
     """
 
     kind: ArgKind
@@ -52,6 +55,7 @@ class ArgInfo:
     expr: Any = None
     weight_offset: int | None = None
     mutated: bool = False
+    storage_offset: Dim = 0
 
     @property
     def shape_strings(self) -> tuple[str, ...]:
@@ -78,14 +82,19 @@ class OutputInfo:
     """How the caller gets one result of the graph.
 
     kind: "new": the tensor of output argument `arg`, which the caller allocates with that
-        argument's shape and strides; "alias": the tensor passed for argument `arg`; "scalar": the
-        value of `expr`, a Python number or SymPy expression over the sizes; "none": None.
+        argument's shape and strides; "alias": the tensor passed for argument `arg`; "view": the
+        tensor of `shape` and `strides` that starts `offset` elements after the first element of
+        argument `arg` (an input or an output); "scalar": the value of `expr`, a Python number or
+        SymPy expression over the sizes; "none": None.
     arg: index into `FunctionInfo.args`.
     """
 
-    kind: Literal["new", "alias", "scalar", "none"]
+    kind: Literal["new", "alias", "view", "scalar", "none"]
     arg: int | None = None
     expr: Any = None
+    shape: tuple[Dim, ...] = ()
+    strides: tuple[Dim, ...] = ()
+    offset: Dim = 0
 
 
 @dataclass(frozen=True)

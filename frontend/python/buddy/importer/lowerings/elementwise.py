@@ -47,18 +47,18 @@ def elementwise(
     function: ScalarFunction,
     kind: Kind = Kind.DEFAULT,
     *,
-    compute: torch.dtype | None = None,
-    result: torch.dtype | None = None,
+    round_numbers: bool = False,
 ) -> Tensor:
     """Lower an operator as `function(dtype, *elements)` over broadcast operands.
 
     operands: tensors and Python or symbolic numbers. `function` gets the compute dtype and the
     elements in it; it returns an element of the compute dtype, or i1 if the result is bool.
-    compute, result: override the promotion's dtypes.
+    round_numbers: round Python numbers to the tensors' narrow float dtype before computing, as
+        eager does in some operators (comparisons always do).
     """
-    promoted, _ = promote(operands, kind)
-    compute = compute or promoted
-    result = result or b.result_dtype()
+    compute, _ = promote(operands, kind)
+    result = b.result_dtype()
+    narrow = _narrow_dtype(operands) if round_numbers or kind is Kind.ALWAYS_BOOL else None
     tensors = [x for x in operands if isinstance(x, Tensor)]
     boolean = result is torch.bool
 
@@ -69,7 +69,7 @@ def elementwise(
             if isinstance(x, Tensor):
                 values.append(scalars.cast(next(remaining), x.dtype, compute))
             else:
-                values.append(b.scalar(_wrapped(x, kind, operands), compute))
+                values.append(b.scalar(_rounded(x, narrow), compute))
         value = function(compute, *values)
         if boolean and value.type == ir.IntegerType.get_signless(1):
             return value
@@ -78,14 +78,18 @@ def elementwise(
     return b.pointwise(tensors, b.result_shape(), result, body)
 
 
-def _wrapped(number: Any, kind: Kind, operands: Sequence[Any]) -> Any:
-    """Round a number to the narrow dtype of the tensors where eager does: in comparisons."""
-    if kind is not Kind.ALWAYS_BOOL or not isinstance(number, float):
-        return number
+def _narrow_dtype(operands: Sequence[Any]) -> torch.dtype | None:
+    """Return the reduced float dtype of the tensors, if all have that one."""
     dtypes = {x.dtype for x in operands if isinstance(x, Tensor)}
-    if len(dtypes) == 1 and (dtype := next(iter(dtypes))) in types.REDUCED_FLOATS:
+    return dtypes.pop() if len(dtypes) == 1 and dtypes <= set(types.REDUCED_FLOATS) else None
+
+
+def _rounded(number: Any, dtype: torch.dtype | None) -> Any:
+    """Return a Python float as the nearest one of a dtype; other numbers as they are."""
+    if dtype is None or not isinstance(number, float):
+        return number
+    with _disable_current_modes():
         return torch.tensor(number, dtype=dtype).item()
-    return number
 
 
 def _unary(function: Callable[[ir.Value], ir.Value]) -> ScalarFunction:
@@ -193,14 +197,19 @@ def _float_minimum(dtype: torch.dtype, a: ir.Value, b_: ir.Value) -> ir.Value:
     return arith.minnumf(a, b_) if types.is_float(dtype) else scalars.minimum(dtype, a, b_)
 
 
-def _shift(function: Callable[..., ir.Value], overflow_sign: bool) -> ScalarFunction:
+def _shift(side: str) -> ScalarFunction:
+    """Shift that is defined for any count: all bits, or all but the sign, go out."""
+
     def emit(dtype: torch.dtype, x: ir.Value, count: ir.Value) -> ir.Value:
-        width = types.bit_width(dtype)
-        limit = scalars.constant(width - 1, dtype)
+        limit = scalars.constant(types.bit_width(dtype) - 1, dtype)
         inside = arith.cmpi(arith.CmpIPredicate.ule, count, limit)
-        shifted = function(x, arith.select(inside, count, limit))
-        outside = shifted if overflow_sign else scalars.constant(0, dtype)
-        return arith.select(inside, shifted, outside)
+        safe = arith.select(inside, count, limit)
+        zero = scalars.constant(0, dtype)
+        if side == "left":
+            return arith.select(inside, arith.shli(x, safe), zero)
+        if types.is_unsigned(dtype):
+            return arith.select(inside, arith.shrui(x, safe), zero)
+        return arith.shrsi(x, safe)
 
     return emit
 
@@ -279,12 +288,11 @@ for _name, _function in (("and", arith.andi), ("or", arith.ori), ("xor", arith.x
             lambda dtype, x, y, function=_function: function(x, y),
             Kind.DEFAULT,
         )
-for _side, _function, _keeps_sign in (("left", arith.shli, False), ("right", arith.shrsi, True)):
-    for _overload in ("Tensor", "Tensor_Scalar"):
-        _BINARY[getattr(getattr(aten, f"bitwise_{_side}_shift"), _overload)] = (
-            _shift(_function, _keeps_sign),
-            Kind.DEFAULT,
-        )
+for _side, _symbol in (("left", "l"), ("right", "r")):
+    _shifts = getattr(aten, f"bitwise_{_side}_shift")
+    _operators = getattr(aten, f"__{_symbol}shift__")
+    for _op in (_shifts.Tensor, _shifts.Tensor_Scalar, _operators.Tensor, _operators.Scalar):
+        _BINARY[_op] = (_shift(_side), Kind.DEFAULT)
 
 
 def _no_complex(node: torch.fx.Node) -> str | None:
@@ -327,26 +335,29 @@ for _op, (_function, _kind) in _BINARY.items():
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def _add(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
-    return elementwise(b, [x, y], _scaled(b, scalars.add, alpha))
+    return _add_scaled(b, x, y, scalars.add, alpha)
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
 def _sub(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
-    return elementwise(b, [x, y], _scaled(b, scalars.sub, alpha))
+    return _add_scaled(b, x, y, scalars.sub, alpha)
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
 def _rsub(b: Builder, x: Any, y: Any, alpha: Any = 1) -> Tensor:
-    return elementwise(b, [y, x], _scaled(b, scalars.sub, alpha))
+    return _add_scaled(b, y, x, scalars.sub, alpha)
 
 
-def _scaled(b: Builder, function: ScalarFunction, alpha: Any) -> ScalarFunction:
-    def emit(dtype: torch.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
-        if not (isinstance(alpha, (int, float)) and alpha == 1):
-            y = scalars.mul(dtype, y, b.scalar(alpha, dtype))
-        return function(dtype, x, y)
+def _add_scaled(b: Builder, x: Any, y: Any, function: ScalarFunction, alpha: Any) -> Tensor:
+    """Return function(x, y * alpha)."""
+    factor = _rounded(alpha, _narrow_dtype([x, y]))
 
-    return emit
+    def emit(dtype: torch.dtype, left: ir.Value, right: ir.Value) -> ir.Value:
+        if not (isinstance(factor, (int, float)) and factor == 1):
+            right = scalars.mul(dtype, right, b.scalar(factor, dtype))
+        return function(dtype, left, right)
+
+    return elementwise(b, [x, y], emit, round_numbers=True)
 
 
 def _check_divisor(b: Builder, operands: Sequence[Any], name: str) -> None:
@@ -382,13 +393,23 @@ def _floor_divide(b: Builder, x: Any, y: Any) -> Tensor:
 @lowers(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
 def _remainder(b: Builder, x: Any, y: Any) -> Tensor:
     _check_divisor(b, [x, y], "remainder")
-    return elementwise(b, [x, y], lambda dtype, p, q: scalars.remainder(dtype, p, q, "floor"))
+    return elementwise(
+        b,
+        [x, y],
+        lambda dtype, p, q: scalars.remainder(dtype, p, q, "floor"),
+        round_numbers=True,
+    )
 
 
 @lowers(aten.fmod.Tensor, aten.fmod.Scalar)
 def _fmod(b: Builder, x: Any, y: Any) -> Tensor:
     _check_divisor(b, [x, y], "fmod")
-    return elementwise(b, [x, y], lambda dtype, p, q: scalars.remainder(dtype, p, q, "trunc"))
+    return elementwise(
+        b,
+        [x, y],
+        lambda dtype, p, q: scalars.remainder(dtype, p, q, "trunc"),
+        round_numbers=True,
+    )
 
 
 @lowers(aten.pow.Tensor_Scalar, condition=_no_complex)
@@ -405,7 +426,7 @@ def _pow_scalar(b: Builder, x: Tensor, exponent: Any) -> Tensor:
             return math.rsqrt(base)
         return _power(dtype, base, power)
 
-    return elementwise(b, [x, exponent], emit)
+    return elementwise(b, [x, exponent], emit, round_numbers=True)
 
 
 @lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, condition=_no_complex)

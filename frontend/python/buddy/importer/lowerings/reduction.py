@@ -14,7 +14,7 @@ from ..builder import PARALLEL, REDUCTION, Builder, loop_index
 from ..registry import lowers
 from ..symbols import product
 from ..values import Tensor
-from .common import check_all, normalize, normalize_all
+from .common import normalize, normalize_all
 
 aten = torch.ops.aten
 
@@ -297,8 +297,3 @@ def _truth(b: Builder, x: Tensor, dims: list[int], keep: bool) -> Tensor:
         lambda value, acc: combine(acc, scalars.cast(value, x.dtype, torch.bool)),
     )
     return b.cast(keep_dims(result, dims, keep), b.result_dtype())
-
-
-@lowers(aten._assert_async.msg, aten._assert_async.default)
-def _assert_async(b: Builder, x: Tensor, message: str = "an assertion failed") -> None:
-    check_all(b, [x], lambda value: scalars.cast(value, x.dtype, torch.bool), message)

@@ -136,6 +136,8 @@ def slice_dim(b: Builder, x: Tensor, dim: int, start: Any, size: Dim, step: Any 
     shape = x.shape[:dim] + (size,) + x.shape[dim + 1 :]
     if base_dim is None:
         return Tensor(x.base, x.dtype, shape, x.dims)
+    if 0 in shape:  # the start may be the size, which is no valid offset
+        return Tensor.plain(b.empty(shape, x.dtype), x.dtype, shape)
     base_shape = list(b.base_shape(x))
     base = Tensor.plain(x.base, x.dtype, base_shape)
     offsets: list[Any] = [0] * base.rank
