@@ -105,6 +105,14 @@ class _Writer:
             )
             return f"in{index}"
         dtype = self.name("dtype", arg.dtype)
+        if arg.storage_offset != 0:
+            # AOTAutograd reads the offset of a result that is a part of another tensor.
+            self.names["place"] = _empty_at
+            self.add(
+                f"out{index} = place({self.tuple(arg.shape)}, {self.tuple(arg.strides)}, "
+                f"{self.expr(arg.storage_offset)}, {dtype})"
+            )
+            return f"out{index}"
         self.add(
             f"out{index} = empty_strided({self.tuple(arg.shape)}, {self.tuple(arg.strides)}, "
             f"dtype={dtype})"
@@ -120,6 +128,14 @@ class _Writer:
             if not isinstance(dim, int)
         ]
         return self.tuple(dims)
+
+
+def _empty_at(
+    size: tuple[int, ...], stride: tuple[int, ...], offset: int, dtype: torch.dtype
+) -> torch.Tensor:
+    """Return an uninitialised tensor with a storage offset."""
+    span = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
+    return torch.empty(max(span, 0) + offset, dtype=dtype).as_strided(size, stride, offset)
 
 
 def _conform(
@@ -167,6 +183,13 @@ def make_call(
         if output.kind in ("new", "alias"):
             assert output.arg is not None
             results.append(arguments[output.arg])
+        elif output.kind == "view":
+            assert output.arg is not None
+            base = arguments[output.arg]
+            results.append(
+                f"{base}.as_strided({writer.tuple(output.shape)}, {writer.tuple(output.strides)}, "
+                f"{base}.storage_offset() + {writer.expr(output.offset)})"
+            )
         else:
             results.append("None" if output.kind == "none" else writer.expr(output.expr))
     writer.add(f"return [{', '.join(results)}]")
