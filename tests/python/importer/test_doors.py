@@ -77,7 +77,7 @@ def test_every_form_of_attention_is_one_operation(keywords):
         assert text.count('"buddy.attention"') == 1
         assert "linalg.contract" not in text
         scale = keywords.get("scale", 8**-0.5)
-        assert float(re.search(r"scale = ([-+.\dE]+) : f64", text)[1]) == pytest.approx(scale)
+        assert float(re.search(r"scale = ([-+.\deE]+) : f64", text)[1]) == pytest.approx(scale)
         mask = keywords.get("attn_mask")
         operand = text.split('"buddy.attention"(')[1].split(")")[0]
         assert operand.count("%") == (3 if mask is None else 4)

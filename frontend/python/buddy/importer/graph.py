@@ -273,7 +273,11 @@ class FunctionImporter:
         self.builder.node = node
         try:
             with ir.Location.name(node.name, provenance.location(node)):
-                self.env[node] = entry.rule(self.builder, *arguments)
+                result = entry.rule(self.builder, *arguments)
+                if result is NotImplemented:
+                    entry = registry.find(node.target, "linalg")
+                    result = entry.rule(self.builder, *arguments)
+                self.env[node] = result
         except Unsupported as error:
             raise UnsupportedOpsError([self._missing(node, str(error))]) from error
 

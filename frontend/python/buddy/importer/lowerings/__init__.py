@@ -11,5 +11,6 @@ from . import (  # noqa: F401
     reduction,
     scan_sort,
     scatter,
+    tosa,
     view,
 )

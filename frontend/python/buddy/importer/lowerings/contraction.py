@@ -107,6 +107,15 @@ def _baddbmm(
     return add_bias(b, bmm(b, left, right), bias, left.dtype, beta, alpha)
 
 
+@lowers(aten.addbmm.default)
+def _addbmm(
+    b: Builder, bias: Tensor, left: Tensor, right: Tensor, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    shape = (left.shape[1], right.shape[2])
+    product = contract(b, left, right, [2, 0, 3], [2, 3, 1], [0, 1], shape)
+    return add_bias(b, product, bias, left.dtype, beta, alpha)
+
+
 @lowers(aten.addmv.default)
 def _addmv(
     b: Builder, bias: Tensor, left: Tensor, right: Tensor, beta: Any = 1, alpha: Any = 1

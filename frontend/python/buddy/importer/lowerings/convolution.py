@@ -11,9 +11,8 @@ from mlir.dialects import arith
 
 from .. import scalars, shapes, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
-from ..errors import Unsupported
 from ..registry import lowers
-from ..symbols import Dim, as_dim, as_dims
+from ..symbols import Dim, as_dim
 from ..values import Tensor
 from .contraction import add_bias
 from .view import gather_elements, pad_tensor
@@ -317,37 +316,5 @@ def _avg_pool(
             start = arith.maxsi(start, b.index_constant(0))
             end = arith.minsi(end, size)
         return arith.subi(end, start)
-
-    return b.pointwise([Tensor.plain(total, compute, shape)], shape, x.dtype, divide)
-
-
-@lowers(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
-def _adaptive_avg_pool(b: Builder, x: Tensor, size: Sequence[Any]) -> Tensor:
-    spatial = 2 if "2d" in b.node.target.__name__ else 3
-    shape, compute = b.result_shape(), types.opmath(x.dtype)
-    lead = x.rank - spatial
-    inputs, outputs = x.shape[lead:], as_dims(size)
-    if not all(isinstance(d, int) for d in (*inputs, *outputs)):
-        raise Unsupported("adaptive pooling of a symbolic size")
-    if any(i % o for i, o in zip(inputs, outputs, strict=True)):
-        raise Unsupported("adaptive pooling to a size that does not divide the input's")
-    kernel = [i // o for i, o in zip(inputs, outputs, strict=True)]
-    _, operands, kinds, result_map = _pool_operands(
-        b, x, shape, kernel, kernel, [0] * spatial, [1] * spatial, 0
-    )
-    zero = scalars.constant(0, compute)
-    (total,) = b.generic(
-        operands,
-        [(b.full(shape, zero, compute), result_map)],
-        kinds,
-        lambda value, _, acc: scalars.add(compute, acc, scalars.cast(value, x.dtype, compute)),
-    )
-    number = 1
-    for k in kernel:
-        number *= k
-
-    def divide(value: ir.Value) -> ir.Value:
-        mean = scalars.true_divide(compute, value, scalars.constant(float(number), compute))
-        return scalars.cast(mean, compute, x.dtype)
 
     return b.pointwise([Tensor.plain(total, compute, shape)], shape, x.dtype, divide)

@@ -18,7 +18,7 @@ from ..builder import Builder
 from ..registry import lowers, tensor_metas
 from ..symbols import as_dim, same
 from ..values import Tensor
-from .common import normalize
+from .common import check_all, normalize
 from .indexing import broadcast_shape, check_index, index_layout, safe_index
 from .view import clamp_start, expand, wrap_index
 
@@ -280,6 +280,39 @@ def _put_mask(b: Builder, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 # ---- scatter ---------------------------------------------------------------------------------
 
 
+@lowers(aten.masked_scatter.default)
+def _masked_scatter(b: Builder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Write the source's elements, one after the other, where the mask is true."""
+    from ..shapes import reshape
+    from ..symbols import product
+
+    shape = b.result_shape()
+    count = product(source.shape)
+    values = b.value(reshape(b, b.cast(source, x.dtype), (count,)))
+    flags = b.value(expand(b, mask, shape))
+    one, zero, size = b.index_constant(1), b.index_constant(0), b.index(count)
+    last = arith.subi(size, one)
+
+    def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        taken, result = carried
+        flag = tensor.extract(flags, at)
+        new = tensor.extract(values, [arith.maxsi(arith.minsi(taken, last), zero)])
+        new = arith.select(flag, new, tensor.extract(result, at))
+        taken = arith.select(flag, arith.addi(taken, one), taken)
+        return [taken, tensor.insert(new, result, at)]
+
+    target = b.value(expand(b, x, shape))
+    if 0 in shape:
+        return Tensor.plain(target, x.dtype, shape)
+    if count == 0:
+        check_all(b, [mask], scalars.logical_not, "masked_scatter: too few source elements")
+        return Tensor.plain(target, x.dtype, shape)
+    taken, result = b.loop(shape, [zero, target], body)
+    enough = arith.cmpi(arith.CmpIPredicate.sle, taken, size)
+    b.check(enough, "masked_scatter: too few source elements")
+    return Tensor.plain(result, x.dtype, shape)
+
+
 @lowers(aten.scatter.src)
 def _scatter(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return scatter(b, x, dim, index, source, None)
@@ -310,18 +343,44 @@ def _scatter_value_with(
     return scatter(b, x, dim, index, source, _REDUCTIONS[reduce])
 
 
-def _including_self(node: torch.fx.Node) -> str | None:
-    include = node.kwargs.get("include_self", True)
-    if not include or node.args[4] == "mean":
-        return "scatter_reduce with include_self=False or mean"
-    return None
-
-
-@lowers(aten.scatter_reduce.two, condition=_including_self)
+@lowers(aten.scatter_reduce.two)
 def _scatter_reduce(
-    b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *_: Any
+    b: Builder,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool = True,
 ) -> Tensor:
-    return scatter(b, x, dim, index, source, _REDUCTIONS[reduce])
+    if not include_self:
+        # What is written to starts from the reduction's identity.
+        identity = {
+            "sum": 0,
+            "mean": 0,
+            "prod": 1,
+            "amax": scalars.lowest(x.dtype),
+            "amin": scalars.highest(x.dtype),
+        }[reduce]
+        x = scatter(b, x, dim, index, _spread(b, identity, x.dtype, index.shape), None)
+    if reduce != "mean":
+        return scatter(b, x, dim, index, source, _REDUCTIONS[reduce])
+    total = scatter(b, x, dim, index, source, scalars.add)
+    counter = torch.int64 if types.is_integer(x.dtype) else types.opmath(x.dtype)
+    start = b.plain(_spread(b, int(include_self), counter, x.shape))
+    one = _spread(b, 1, counter, index.shape)
+    counts = scatter(b, start, dim, index, one, scalars.add)
+
+    def divide(value: ir.Value, count: ir.Value) -> ir.Value:
+        value = scalars.cast(value, x.dtype, counter)
+        count = scalars.maximum(counter, count, scalars.constant(1, counter))
+        if types.is_integer(counter):
+            value = scalars.divide(counter, value, count, "floor")
+        else:
+            value = scalars.true_divide(counter, value, count)
+        return scalars.cast(value, counter, x.dtype)
+
+    return b.pointwise([total, counts], x.shape, x.dtype, divide)
 
 
 _REDUCTIONS = {
