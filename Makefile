@@ -112,7 +112,7 @@ format: ready ## lay out Python and C++ sources as the project does
 	$(VENV)/ruff format .
 	$(CXX_FILES) | xargs -r clang-format-22 -i
 
-docs: ready ## write docs/passes.md and docs/dialects.md from the .td files
+docs: ready ## write docs/passes.md and docs/dialect.md from the .td files
 	$(VENV)/python docs/generate.py
 
 clean: ## remove what was built (keeps .venv)
