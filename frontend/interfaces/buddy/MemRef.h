@@ -181,9 +181,13 @@ public:
   /// 1 for rank 0.
   int64_t numElements() const noexcept {
     int64_t count = 1;
-    if constexpr (N > 0)
+    if constexpr (N > 0) {
+      // The sizes beside a 0 may have a product that overflows.
+      if (std::find(desc.sizes, desc.sizes + N, 0) != desc.sizes + N)
+        return 0;
       for (int64_t size : desc.sizes)
         count *= size;
+    }
     return count;
   }
   bool empty() const noexcept { return numElements() == 0; }
