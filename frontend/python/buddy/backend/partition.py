@@ -8,6 +8,7 @@ operators, writes to the graph's inputs) keeps its order.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,14 @@ def is_input_write(node: torch.fx.Node) -> bool:
 def missing_op(node: torch.fx.Node) -> MissingOp | None:
     """Describe a node that the importer has no rule for; None if it has one."""
     reason = registry.why_unsupported(node)
-    return None if reason is None else describe(node, reason)
+    if reason is None:
+        return None
+    missing = describe(node, reason)
+    original = node.meta.get("original_aten")
+    if isinstance(original, torch._ops.OpOverload) and not missing.op.startswith("aten."):
+        # What the user's line calls rather than what it was decomposed to.
+        missing = dataclasses.replace(missing, op=str(original))
+    return missing
 
 
 def describe(node: torch.fx.Node, reason: str) -> MissingOp:
