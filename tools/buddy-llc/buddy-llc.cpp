@@ -17,6 +17,7 @@
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IRReader/IRReader.h"
+#include "llvm/MC/MCTargetOptionsCommandFlags.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
@@ -42,8 +43,6 @@ static cl::opt<std::string>
 static cl::list<std::string> attributes("mattr", cl::CommaSeparated,
                                         cl::desc("Target features (+a,-b)"),
                                         cl::cat(category));
-static cl::opt<std::string> abi("target-abi", cl::desc("Target ABI name"),
-                                cl::cat(category));
 static cl::opt<std::string> targetName(
     "target", cl::desc("Named target (native, x86-64-v4, rv64gcv, ...)"),
     cl::cat(category));
@@ -154,8 +153,9 @@ int main(int argc, char **argv) {
   }
   for (const std::string &feature : attributes)
     target->features += (target->features.empty() ? "" : ",") + feature;
-  if (!abi.empty())
-    target->abi = abi;
+  // LLVM itself registers -target-abi.
+  if (StringRef abi = mc::getABIName(); !abi.empty())
+    target->abi = abi.str();
 
   auto machine = exitOnError(buddy::createTargetMachine(*target, optLevel));
   buddy::optimizeModule(*module, *machine, optLevel);

@@ -13,6 +13,10 @@
 #define BUDDY_LLVM_TOOLS_DIR "/usr/lib/llvm-22/bin"
 #endif
 
+#ifndef BUDDY_RUNTIME_DIR
+#error "BUDDY_RUNTIME_DIR is the directory of kmpc_gomp.c"
+#endif
+
 using namespace llvm;
 
 /// Runs a program; on failure the error carries what it printed.
@@ -59,6 +63,12 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
   if (target.openmp == "omp") {
     arguments.push_back("-L" + sys::path::parent_path(BUDDY_LLVM_TOOLS_DIR).str() + "/lib");
     arguments.push_back("-lomp");
+  } else if (target.openmp == "gomp") {
+    // Compiled for the target here: the layer is a page of C.
+    arguments.push_back("-O2");
+    arguments.push_back("-fPIC");
+    arguments.push_back(BUDDY_RUNTIME_DIR "/kmpc_gomp.c");
+    arguments.push_back("-lgomp");
   }
   arguments.push_back("-lm");
   for (const std::string &rpath : options.rpaths)
