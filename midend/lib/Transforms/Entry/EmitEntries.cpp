@@ -1,8 +1,8 @@
 //===- EmitEntries.cpp - context and exported entry points ----------------===//
 //
 // Enters: functions on memrefs with buddy.check and buddy.num_threads. Leaves:
-// functions that take the call's context first, and for each entry point the two
-// exported functions of the calling convention. Nothing else is exported.
+// functions that take the call's context first, and for each entry point the
+// two exported functions of the calling convention. Nothing else is exported.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,8 +48,8 @@ static LogicalResult threadContext(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
-/// The thread count for so much work: 1 or the context's, which is made to be at
-/// least 1.
+/// The thread count for so much work: 1 or the context's, which is made to be
+/// at least 1.
 static void lowerNumThreads(NumThreadsOp op, Value context) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
@@ -68,16 +68,16 @@ static void lowerNumThreads(NumThreadsOp op, Value context) {
   op.erase();
 }
 
-/// `buddy.set_block_time(i32)`: tells libomp how long idle workers of the calling
-/// thread's team spin; a negative time leaves it as it is.
+/// `buddy.set_block_time(i32)`: tells libomp how long idle workers of the
+/// calling thread's team spin; a negative time leaves it as it is.
 static void addSetBlockTime(ModuleOp module) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = builder.getUnknownLoc();
   auto type = LLVM::LLVMFunctionType::get(
       LLVM::LLVMVoidType::get(module.getContext()), builder.getI32Type());
   LLVM::LLVMFuncOp::create(builder, loc, "kmp_set_blocktime", type);
-  auto function = LLVM::LLVMFuncOp::create(
-      builder, loc, "buddy.set_block_time", type, LLVM::Linkage::Internal);
+  auto function = LLVM::LLVMFuncOp::create(builder, loc, "buddy.set_block_time",
+                                           type, LLVM::Linkage::Internal);
   Block *entry = function.addEntryBlock(builder);
   Block *set = builder.createBlock(&function.getBody(), {});
   Block *exit = builder.createBlock(&function.getBody(), {});
@@ -85,8 +85,8 @@ static void addSetBlockTime(ModuleOp module) {
   Value time = entry->getArgument(0);
   Value zero = LLVM::ConstantOp::create(builder, loc, builder.getI32Type(),
                                         builder.getI32IntegerAttr(0));
-  Value given = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::sge,
-                                     time, zero);
+  Value given =
+      LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::sge, time, zero);
   LLVM::CondBrOp::create(builder, loc, given, set, exit);
   builder.setInsertionPointToStart(set);
   LLVM::CallOp::create(builder, loc, TypeRange{}, "kmp_set_blocktime", time);
@@ -157,8 +157,8 @@ struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
       }
       auto check = cast<CheckOp>(op);
       OpBuilder builder(check);
-      messages.emitCheck(builder, check.getLoc(), context,
-                         check.getCondition(), check.getMessage());
+      messages.emitCheck(builder, check.getLoc(), context, check.getCondition(),
+                         check.getMessage());
       check.erase();
     }
 

@@ -156,7 +156,7 @@ FunctionBuilder::FunctionBuilder(OpBuilder &builder, Location loc,
   SmallVector<Type> types{pointer};
   for (const Argument &a : arguments)
     if (!a.weightOffset && !a.isWorkspace)
-      types.push_back(a.memref ? pointer
+      types.push_back(a.memref           ? pointer
                       : a.type.isIndex() ? Type(builder.getI64Type())
                                          : a.type);
   function = func::FuncOp::create(builder, loc, name,
@@ -168,9 +168,8 @@ FunctionBuilder::FunctionBuilder(OpBuilder &builder, Location loc,
   llvm::append_range(operands, entry->getArguments());
   unsigned next = 1;
   for (const Argument &a : arguments)
-    values.push_back(a.weightOffset || a.isWorkspace
-                         ? Value()
-                         : entry->getArgument(next++));
+    values.push_back(
+        a.weightOffset || a.isWorkspace ? Value() : entry->getArgument(next++));
   builder.setInsertionPointToStart(entry);
 }
 
@@ -302,8 +301,7 @@ void EntryEmitter::checkSymbols(FunctionBuilder &f) {
                                          : " (" + use.text.str() + ")";
     f.require(f.compare(arith::CmpIPredicate::eq, use.value, expected),
               BUDDY_E_SHAPE,
-              {{use.what + " is ", ", expected ", why},
-               {use.value, expected}});
+              {{use.what + " is ", ", expected ", why}, {use.value, expected}});
   }
 }
 
@@ -312,8 +310,7 @@ void EntryEmitter::emitCheckSizes() {
                     symbol(".check_sizes"), builder.getI32Type(), false);
   f.returnUnless(f.isNotNull(f.context), f.i32(BUDDY_E_NULL));
   // Where the ABI differs, the message may lie elsewhere.
-  Value abi =
-      f.load(f.context, offsetof(buddy_ctx, abi), builder.getI32Type());
+  Value abi = f.load(f.context, offsetof(buddy_ctx, abi), builder.getI32Type());
   f.returnUnless(
       f.compare(arith::CmpIPredicate::eq, abi, f.i32(BUDDY_ABI_VERSION)),
       f.i32(BUDDY_E_ABI));
@@ -331,8 +328,7 @@ void EntryEmitter::emitCheckSizes() {
       Value actual = f.size(i, dim);
       if (ShapedType::isDynamic(expected))
         f.require(f.compare(arith::CmpIPredicate::sge, actual, f.i64(0)),
-                  BUDDY_E_SHAPE,
-                  {{text, ", expected at least 0"}, {actual}});
+                  BUDDY_E_SHAPE, {{text, ", expected at least 0"}, {actual}});
       else
         f.require(f.compare(arith::CmpIPredicate::eq, actual, f.i64(expected)),
                   BUDDY_E_SHAPE,
@@ -375,8 +371,7 @@ void EntryEmitter::emitWorkspaceSize() {
   Value rc = func::CallOp::create(builder, f.loc, symbol(".check_sizes"),
                                   builder.getI32Type(), f.operands)
                  .getResult(0);
-  Value wide =
-      arith::ExtSIOp::create(builder, f.loc, builder.getI64Type(), rc);
+  Value wide = arith::ExtSIOp::create(builder, f.loc, builder.getI64Type(), rc);
   f.returnUnless(f.compare(arith::CmpIPredicate::eq, rc, f.i32(BUDDY_OK)),
                  arith::SubIOp::create(builder, f.loc, f.i64(0), wide));
   f.finish(workspaceSize(f));
@@ -402,30 +397,29 @@ void EntryEmitter::checkStrides(FunctionBuilder &f, unsigned i, Value isEmpty) {
     Value actual = f.stride(i, dim);
     // The stride of a dimension that is never stepped along does not matter.
     Value ok = arith::OrIOp::create(
-        builder, f.loc,
-        f.compare(arith::CmpIPredicate::eq, actual, expected),
+        builder, f.loc, f.compare(arith::CmpIPredicate::eq, actual, expected),
         f.compare(arith::CmpIPredicate::eq, size, f.i64(1)));
-    f.require(arith::OrIOp::create(builder, f.loc, ok, isEmpty), BUDDY_E_SHAPE,
-              {{"argument '" + a.name + "': stride " + std::to_string(dim) +
-                    " is ",
-                ", expected ", identity ? " (contiguous)" : ""},
-               {actual, expected}});
+    f.require(
+        arith::OrIOp::create(builder, f.loc, ok, isEmpty), BUDDY_E_SHAPE,
+        {{"argument '" + a.name + "': stride " + std::to_string(dim) + " is ",
+          ", expected ", identity ? " (contiguous)" : ""},
+         {actual, expected}});
   }
 }
 
 Value EntryEmitter::makeMemRef(FunctionBuilder &f, unsigned i) {
   const Argument &a = arguments[i];
   LLVMTypeConverter converter(builder.getContext());
-  MemRefDescriptor descriptor = MemRefDescriptor::poison(
-      builder, f.loc, converter.convertType(a.memref));
+  MemRefDescriptor descriptor =
+      MemRefDescriptor::poison(builder, f.loc, converter.convertType(a.memref));
   auto cast = [&]() {
     return UnrealizedConversionCastOp::create(builder, f.loc, a.memref,
                                               Value(descriptor))
         .getResult(0);
   };
   if (a.weightOffset) {
-    Value weights = f.load(f.context, offsetof(buddy_ctx, weights),
-                           f.context.getType());
+    Value weights =
+        f.load(f.context, offsetof(buddy_ctx, weights), f.context.getType());
     Value data = LLVM::GEPOp::create(
         builder, f.loc, weights.getType(), builder.getI8Type(), weights,
         ArrayRef<LLVM::GEPArg>{f.i64(*a.weightOffset)});
@@ -460,11 +454,11 @@ void EntryEmitter::checkWorkspace(FunctionBuilder &f) {
             {{"the workspace has ", " bytes, " + name + " needs ",
               "; see " + name + "_workspace_size"},
              {size, needed}});
-  Value pointer = f.load(f.context, offsetof(buddy_ctx, workspace),
-                         f.context.getType());
+  Value pointer =
+      f.load(f.context, offsetof(buddy_ctx, workspace), f.context.getType());
   Value unused = f.compare(arith::CmpIPredicate::eq, needed, f.i64(0));
-  Value bits = LLVM::PtrToIntOp::create(builder, f.loc, builder.getI64Type(),
-                                        pointer);
+  Value bits =
+      LLVM::PtrToIntOp::create(builder, f.loc, builder.getI64Type(), pointer);
   Value low = arith::AndIOp::create(builder, f.loc, bits,
                                     f.i64(kWorkspaceAlignment - 1));
   auto either = [&](Value a) -> Value {
@@ -492,10 +486,9 @@ void EntryEmitter::checkWeights(FunctionBuilder &f) {
       continue;
     for (auto [size, stride] : llvm::zip(a.memref.getShape(), strides))
       last += (size - 1) * stride;
-    needed = std::max(
-        needed, *a.weightOffset +
-                    (last + 1) * int64_t(layout.getTypeSize(
-                                     a.memref.getElementType())));
+    needed = std::max(needed, *a.weightOffset +
+                                  (last + 1) * int64_t(layout.getTypeSize(
+                                                   a.memref.getElementType())));
   }
   if (!bound)
     return;
@@ -532,9 +525,9 @@ void EntryEmitter::emitCall() {
               BUDDY_E_SHAPE,
               {{what + "the offset is ", ", expected 0"}, {offset}});
     checkStrides(f, i, isEmpty);
-    f.require(arith::OrIOp::create(builder, f.loc, f.isNotNull(f.data(i)),
-                                   isEmpty),
-              BUDDY_E_NULL, {{what + "the data is null"}, {}});
+    f.require(
+        arith::OrIOp::create(builder, f.loc, f.isNotNull(f.data(i)), isEmpty),
+        BUDDY_E_NULL, {{what + "the data is null"}, {}});
   }
   checkWeights(f);
   checkWorkspace(f);
@@ -565,8 +558,8 @@ void EntryEmitter::emitCall() {
     } else if (a.memref) {
       operands.push_back(makeMemRef(f, i));
     } else if (a.type.isIndex()) {
-      operands.push_back(arith::IndexCastOp::create(builder, f.loc, a.type,
-                                                    f.values[i]));
+      operands.push_back(
+          arith::IndexCastOp::create(builder, f.loc, a.type, f.values[i]));
     } else {
       operands.push_back(f.values[i]);
     }

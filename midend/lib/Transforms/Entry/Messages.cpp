@@ -14,9 +14,9 @@ static_assert(offsetof(buddy_ctx, error) == 12 &&
                   BUDDY_MESSAGE_SIZE == 432 && BUDDY_E_CHECK == 5,
               "the functions below write these fields");
 
-/// append_text and append_number write at an offset in ctx->message, stop at its
-/// end, and return the new offset. fail writes a whole error; check_failed the
-/// first of those that threads may meet at once.
+/// append_text and append_number write at an offset in ctx->message, stop at
+/// its end, and return the new offset. fail writes a whole error; check_failed
+/// the first of those that threads may meet at once.
 static constexpr const char kFunctions[] = R"mlir(
 llvm.func internal @buddy.append_text(%ctx: !llvm.ptr, %at: i64, %text: !llvm.ptr) -> i64 attributes {passthrough = ["cold", "noinline", "nounwind"]} {
   %zero = llvm.mlir.constant(0 : i64) : i64
@@ -169,11 +169,11 @@ SmallVector<Value> MessageEmitter::emitPieces(OpBuilder &builder, Location loc,
                          : null());
     if (i == 2)
       break;
-    pieces.push_back(i < message.values.size()
-                         ? message.values[i]
-                         : Value(LLVM::ConstantOp::create(
-                               builder, loc, builder.getI64Type(),
-                               builder.getI64IntegerAttr(0))));
+    pieces.push_back(
+        i < message.values.size()
+            ? message.values[i]
+            : Value(LLVM::ConstantOp::create(builder, loc, builder.getI64Type(),
+                                             builder.getI64IntegerAttr(0))));
   }
   return pieces;
 }

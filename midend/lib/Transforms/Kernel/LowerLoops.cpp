@@ -42,6 +42,9 @@ private:
   Value load(OpOperand &operand);
   /// The op's scalar body; returns the yielded values.
   SmallVector<Value> body(ValueRange accumulators);
+  /// True if an output has an element for each step of a reduction, as where an
+  /// element-wise op was fused into a reduction: it is written inside the loop.
+  bool isWrittenInside(OpOperand &output);
   void emitParallel(ArrayRef<unsigned> dims);
   void emitReductions(ArrayRef<unsigned> dims);
   SmallVector<Value> emitReductionLoops(ArrayRef<unsigned> dims,
@@ -93,14 +96,14 @@ SmallVector<Value> LoopEmitter::body(ValueRange accumulators) {
     }
     Operation *copy = builder.clone(inner, mapping);
     // The order of a reduction is not defined, so the vectorizer may choose.
-    bool reduces = !reductions.empty() &&
-                   llvm::any_of(inner.getOperands(), [&](Value v) {
-                     return llvm::is_contained(op.getRegionOutputArgs(), v);
-                   });
+    bool reduces =
+        !reductions.empty() && llvm::any_of(inner.getOperands(), [&](Value v) {
+          return llvm::is_contained(op.getRegionOutputArgs(), v);
+        });
     if (reduces && isa<arith::AddFOp, arith::MulFOp>(copy))
-      copy->setAttr("fastmath", arith::FastMathFlagsAttr::get(
-                                    builder.getContext(),
-                                    arith::FastMathFlags::reassoc));
+      copy->setAttr("fastmath",
+                    arith::FastMathFlagsAttr::get(
+                        builder.getContext(), arith::FastMathFlags::reassoc));
   }
   SmallVector<Value> yielded;
   for (Value v : block.getTerminator()->getOperands())
@@ -110,8 +113,27 @@ SmallVector<Value> LoopEmitter::body(ValueRange accumulators) {
 
 SmallVector<Value> LoopEmitter::emitReductionLoops(ArrayRef<unsigned> dims,
                                                    ValueRange accumulators) {
-  if (dims.empty())
-    return body(accumulators);
+  if (dims.empty()) {
+    SmallVector<Value> all, carried;
+    for (OpOperand &output : op.getDpsInitsMutable()) {
+      if (!isWrittenInside(output)) {
+        all.push_back(accumulators.front());
+        accumulators = accumulators.drop_front();
+      } else {
+        all.push_back(op.getMatchingBlockArgument(&output).use_empty()
+                          ? Value()
+                          : load(output));
+      }
+    }
+    for (auto [output, value] : llvm::zip(op.getDpsInitsMutable(), body(all))) {
+      if (isWrittenInside(output))
+        memref::StoreOp::create(builder, loc, value, output.get(),
+                                indices(op.getMatchingIndexingMap(&output)));
+      else
+        carried.push_back(value);
+    }
+    return carried;
+  }
   auto loop = scf::ForOp::create(builder, loc, constant(0), sizes[dims.front()],
                                  constant(1), accumulators);
   OpBuilder::InsertionGuard guard(builder);
@@ -123,10 +145,18 @@ SmallVector<Value> LoopEmitter::emitReductionLoops(ArrayRef<unsigned> dims,
   return SmallVector<Value>(loop.getResults());
 }
 
+bool LoopEmitter::isWrittenInside(OpOperand &output) {
+  AffineMap map = op.getMatchingIndexingMap(&output);
+  return llvm::any_of(reductions,
+                      [&](unsigned dim) { return map.isFunctionOfDim(dim); });
+}
+
 void LoopEmitter::emitReductions(ArrayRef<unsigned> dims) {
   SmallVector<Value> accumulators;
   SmallVector<OpOperand *> outputs;
   for (OpOperand &output : op.getDpsInitsMutable()) {
+    if (isWrittenInside(output))
+      continue;
     outputs.push_back(&output);
     BlockArgument arg = op.getMatchingBlockArgument(&output);
     // Without reductions an unused output element is not read.
@@ -157,8 +187,8 @@ void LoopEmitter::emit() {
     (type == utils::IteratorType::parallel ? parallel : reductions)
         .push_back(dim);
   ivs.resize(ranges.size());
-  Value work = constant(std::max<size_t>(1, llvm::range_size(
-                            op->getRegion(0).front().without_terminator())));
+  Value work = constant(std::max<size_t>(
+      1, llvm::range_size(op->getRegion(0).front().without_terminator())));
   for (Range &range : ranges) {
     sizes.push_back(getValueOrCreateConstantIndexOp(builder, loc, range.size));
     work = arith::MulIOp::create(builder, loc, work, sizes.back());
@@ -189,7 +219,8 @@ void LoopEmitter::emit() {
     return;
   }
   size_t outer = reductions.empty() ? dims.size() - 1 : dims.size();
-  SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)), upper;
+  SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)),
+      upper;
   for (unsigned dim : dims.take_front(outer))
     upper.push_back(sizes[dim]);
   createParallelLoop(builder, loc, lower, upper, steps, work,
@@ -209,15 +240,16 @@ struct LowerLoops : buddy::impl::LowerLoopsBase<LowerLoops> {
     getOperation().walk([&](memref::CopyOp copy) {
       rewriter.setInsertionPoint(copy);
       auto type = cast<MemRefType>(copy.getTarget().getType());
-      AffineMap map =
-          rewriter.getMultiDimIdentityMap(static_cast<unsigned>(type.getRank()));
+      AffineMap map = rewriter.getMultiDimIdentityMap(
+          static_cast<unsigned>(type.getRank()));
       SmallVector<utils::IteratorType> iterators(type.getRank(),
                                                  utils::IteratorType::parallel);
-      linalg::GenericOp::create(rewriter, copy.getLoc(), copy.getSource(),
-                                copy.getTarget(), ArrayRef{map, map}, iterators,
-                                [](OpBuilder &b, Location loc, ValueRange args) {
-                                  linalg::YieldOp::create(b, loc, args.front());
-                                });
+      linalg::GenericOp::create(
+          rewriter, copy.getLoc(), copy.getSource(), copy.getTarget(),
+          ArrayRef{map, map}, iterators,
+          [](OpBuilder &b, Location loc, ValueRange args) {
+            linalg::YieldOp::create(b, loc, args.front());
+          });
       rewriter.eraseOp(copy);
     });
     SmallVector<linalg::LinalgOp> ops;

@@ -18,10 +18,10 @@ struct PlacedBuffer {
   int64_t estimate;
 };
 
-/// Gives each buffer a slot such that buffers of one slot never live at once, few
-/// and small slots first: greedy by size (Pisarchyk and Lee, "Efficient Memory
-/// Management for Deep Neural Net Inference", 2020). Deterministic. Returns the
-/// slot of each buffer, numbered from 0.
+/// Gives each buffer a slot such that buffers of one slot never live at once,
+/// few and small slots first: greedy by size (Pisarchyk and Lee, "Efficient
+/// Memory Management for Deep Neural Net Inference", 2020). Deterministic.
+/// Returns the slot of each buffer, numbered from 0.
 llvm::SmallVector<unsigned> assignSlots(llvm::ArrayRef<PlacedBuffer> buffers);
 
 } // namespace buddy

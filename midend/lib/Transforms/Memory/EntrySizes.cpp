@@ -24,7 +24,8 @@ Value EntrySizes::insert(Operation *op) {
   for (Operation *other : known[hash])
     if (OperationEquivalence::isEquivalentTo(
             op, other, OperationEquivalence::exactValueMatch,
-            /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations)) {
+            /*markEquivalent=*/nullptr,
+            OperationEquivalence::IgnoreLocations)) {
       op->erase();
       return other->getResult(0);
     }
@@ -227,13 +228,13 @@ SmallVector<Value> EntrySizes::cloneInto(func::FuncOp target,
     if (auto arg = dyn_cast<BlockArgument>(value)) {
       result = entry->getArgument(start[arg]);
       if (!arg.getType().isIndex())
-        result = arith::IndexCastOp::create(out, location, arg.getType(),
-                                            result);
+        result =
+            arith::IndexCastOp::create(out, location, arg.getType(), result);
     } else if (auto dim = value.getDefiningOp<memref::DimOp>()) {
       auto type = cast<MemRefType>(dim.getSource().getType());
-      result = entry->getArgument(
-          start[dim.getSource()] +
-          type.getDynamicDimIndex(*dim.getConstantIndex()));
+      result =
+          entry->getArgument(start[dim.getSource()] +
+                             type.getDynamicDimIndex(*dim.getConstantIndex()));
     } else {
       Operation *op = value.getDefiningOp();
       for (Value operand : op->getOperands())

@@ -30,8 +30,7 @@ public:
   /// Inserts an op at the entry, or finds the equal one.
   template <typename Op, typename... Args> mlir::Value make(Args &&...args) {
     builder.setInsertionPointAfter(last);
-    return insert(
-        Op::create(builder, location, std::forward<Args>(args)...));
+    return insert(Op::create(builder, location, std::forward<Args>(args)...));
   }
   mlir::Value constant(int64_t value);
 

@@ -87,7 +87,8 @@ BufferUse BufferLiveness::analyze(memref::AllocOp alloc) const {
   for (Operation *user : users) {
     Operation *ancestor = use.scope->findAncestorOpInBlock(*user);
     LiveRange range = this->range(ancestor ? ancestor : user);
-    use.range.begin = first ? range.begin : std::min(use.range.begin, range.begin);
+    use.range.begin =
+        first ? range.begin : std::min(use.range.begin, range.begin);
     use.range.end = first ? range.end : std::max(use.range.end, range.end);
     first = false;
   }

@@ -28,8 +28,8 @@ struct BufferUse {
   mlir::Operation *escape = nullptr;
 };
 
-/// Program order and live ranges of one function. A view is any memref that an op
-/// makes from a memref, block arguments included; so calls and control flow
+/// Program order and live ranges of one function. A view is any memref that an
+/// op makes from a memref, block arguments included; so calls and control flow
 /// are handled without knowing the op.
 class BufferLiveness {
 public:

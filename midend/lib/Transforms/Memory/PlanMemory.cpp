@@ -99,8 +99,8 @@ int64_t FunctionPlan::elementBytes(Type type) {
 
 void FunctionPlan::toStack(memref::AllocOp alloc, const BufferUse &use) {
   OpBuilder builder = OpBuilder::atBlockBegin(stackBlock(use.scope));
-  auto stack = memref::AllocaOp::create(builder, alloc.getLoc(),
-                                        alloc.getType(), alloc.getAlignmentAttr());
+  auto stack = memref::AllocaOp::create(
+      builder, alloc.getLoc(), alloc.getType(), alloc.getAlignmentAttr());
   for (memref::DeallocOp dealloc : use.deallocs)
     dealloc.erase();
   alloc.replaceAllUsesWith(stack.getResult());
@@ -187,8 +187,7 @@ void FunctionPlan::allocateAtCall(func::CallOp call, func::FuncOp callee) {
     if (auto memref = dyn_cast<MemRefType>(type)) {
       for (int64_t dim = 0; dim < memref.getRank(); ++dim)
         if (memref.isDynamicDim(dim))
-          operands.push_back(
-              memref::DimOp::create(builder, loc, operand, dim));
+          operands.push_back(memref::DimOp::create(builder, loc, operand, dim));
     } else if (type.isIndex()) {
       operands.push_back(operand);
     } else if (type.isIntOrIndex()) {
@@ -200,8 +199,9 @@ void FunctionPlan::allocateAtCall(func::CallOp call, func::FuncOp callee) {
       (callee.getName() + kWorkspaceSizeSuffix).str());
   Value bytes = func::CallOp::create(builder, loc, size, operands).getResult(0);
   auto type = cast<MemRefType>(callee.getArgumentTypes().back());
-  Value workspace = memref::AllocOp::create(
-      builder, loc, type, bytes, builder.getI64IntegerAttr(kWorkspaceAlignment));
+  Value workspace =
+      memref::AllocOp::create(builder, loc, type, bytes,
+                              builder.getI64IntegerAttr(kWorkspaceAlignment));
   call->insertOperands(call->getNumOperands(), workspace);
   builder.setInsertionPointAfter(call);
   memref::DeallocOp::create(builder, loc, workspace);

@@ -1,9 +1,9 @@
 //===- VerifyNoCopies.cpp - weights and states stay where they are --------===//
 //
-// Enters: bufferized functions, copies and calls still ops of their own. Nothing
-// is changed. A copy is a memref.copy, or a linalg op that only yields its
-// input and reads each element once, into a buffer that was allocated for it.
-// Vectors are let pass: a bias that starts an accumulation costs a row.
+// Enters: bufferized functions, copies and calls still ops of their own.
+// Nothing is changed. A copy is a memref.copy, or a linalg op that only yields
+// its input and reads each element once, into a buffer that was allocated for
+// it. Vectors are let pass: a bias that starts an accumulation costs a row.
 //
 //===----------------------------------------------------------------------===//
 
