@@ -58,6 +58,8 @@ def make_tokenizer(vocab: int = 512) -> Any:
         show_progress=False,
     )
     core.train_from_iterator([TEXT * 3], trainer)
+    # Every id that the model may say has a text.
+    core.add_tokens([f"<{i}>" for i in range(core.get_vocab_size(), vocab)])
     return PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT, buddy
-
 from buddy.aot.library import BundleLibrary
+from bundles import ROOT, buddy
 
 SOURCE = """
 import torch

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from buddy.aot.library import BundleLibrary
-from conftest import Built
+from bundles import Built
 from greedy import Comparison, compare, eager
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 import torch
 from buddy.aot.errors import BundleError
 from buddy.aot.library import BundleLibrary
-from conftest import Built, buddy
+from bundles import Built, buddy
 from greedy import Comparison, compare, eager
 from tiny_llama import make_tokenizer
 

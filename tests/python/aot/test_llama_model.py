@@ -56,7 +56,7 @@ def test_logits_equal_hugging_face(tmp_path: Path, case: str) -> None:
     with torch.no_grad():
         expected = reference(tokens[None]).logits[0]
         for start, end in [(0, 11), (11, 25), *((i, i + 1) for i in range(25, 30))]:
-            logits = model(tokens[start:end], start, k, v)
+            logits = model(tokens[start:end], start, k, v)["logits"]
             torch.testing.assert_close(logits[0], expected[end - 1], rtol=1e-4, atol=1e-4)
 
 
@@ -67,6 +67,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Llama, Any]:
     source = HuggingFaceSource(path, "f32")
     trace = source.trace()
     assert set(trace.names.values()) == {"count", "position", "capacity"}
+    assert trace.outputs == ["logits"]
     return load(source), trace.program
 
 
@@ -92,7 +93,7 @@ def test_one_trace_serves_every_length(
     traced_k, traced_v = [c.clone() for c in k], [c.clone() for c in v]
     with torch.no_grad():
         result = graph(*values, tokens, position, *traced_k, *traced_v)
-        expected = model(tokens, position, k, v)
+        expected = model(tokens, position, k, v)["logits"]
     torch.testing.assert_close(result[-1], expected)
     torch.testing.assert_close(traced_k, k)
     torch.testing.assert_close(traced_v, v)

@@ -8,6 +8,7 @@ graph is traced on shapes alone.
 from __future__ import annotations
 
 import shutil
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from buddy import __version__
 from buddy.aot import compiler, header, manifest, weights_file
 from buddy.aot.cpu_features import required_features
 from buddy.aot.errors import BundleError
+from buddy.aot.export import Traced, ignore_torchs_own_warnings
 from buddy.aot.progress import Progress
 from buddy.aot.source import Source, open_source
 from buddy.aot.staging import MANIFEST, check_replaceable, staged
@@ -87,7 +89,7 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
             "runtime": runtime,
             "tokenizer": tokenizer,
             "weights": {"file": WEIGHTS, "bytes": layout.size, "tensors": len(layout.specs)},
-            "entries": [_describe_entry(imported.args, layout, traced.names)],
+            "entries": [_describe_entry(imported.args, layout, traced)],
         }
         (stage / HEADER).write_text(header.render(record))
         (stage / MANIFEST).write_text(manifest.dump(record))
@@ -110,12 +112,14 @@ def import_program(
     program: ExportedProgram, layout: Layout, options: BuildOptions
 ) -> ImportedModule:
     try:
-        return import_exported_program(
-            program,
-            name=ENTRY,
-            weight_offsets=layout.offsets,
-            primary_dialect=options.primary_dialect,
-        )
+        with warnings.catch_warnings():
+            ignore_torchs_own_warnings()
+            return import_exported_program(
+                program,
+                name=ENTRY,
+                weight_offsets=layout.offsets,
+                primary_dialect=options.primary_dialect,
+            )
     except UnsupportedOpsError as error:
         ops = "; ".join(str(op) for op in error.missing)
         raise BundleError(f"the model has ops that cannot be compiled: {ops}") from error
@@ -161,10 +165,12 @@ def _describe(source: Source, build_id: str, target: Any) -> dict[str, Any]:
     }
 
 
-def _describe_entry(
-    arguments: list[ArgInfo], layout: Layout, names: dict[str, str]
-) -> dict[str, Any]:
-    records = [manifest.describe_argument(info, names) for info in arguments]
+def _describe_entry(arguments: list[ArgInfo], layout: Layout, traced: Traced) -> dict[str, Any]:
+    records = [manifest.describe_argument(info, traced.names) for info in arguments]
+    outputs = [record for record in records if record["kind"] == "output"]
+    if len(outputs) == len(traced.outputs):
+        for record, name in zip(outputs, traced.outputs, strict=True):
+            record["name"] = name
     for record in records:
         if record["kind"] == "state" and record["name"] in layout.offsets:
             record["initial"] = layout.offsets[record["name"]]

@@ -49,8 +49,9 @@ def add_string(bytecode: bytes, name: str, value: str) -> bytes:
             f'llvm.mlir.global external constant @{name}("{value}\\00") {{addr_space = 0 : i32}}'
             f" : !llvm.array<{len(value) + 1} x i8>"
         )
-        constant = ir.Module.parse(text).body.operations[0]
-        module.body.append(constant.detach_from_parent())
+        donor = ir.Module.parse(text)
+        with ir.InsertionPoint(module.body):
+            donor.body.operations[0].operation.clone()
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
     return buffer.getvalue()

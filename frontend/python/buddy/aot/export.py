@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import sympy
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
 
 # How torch.export words an assertion that it derived by itself.
 _DERIVED = "Runtime assertion failed for expression"
@@ -22,18 +24,22 @@ _DERIVED = "Runtime assertion failed for expression"
 
 @dataclass(frozen=True)
 class Traced:
-    """A program, and the names that its symbols have in headers and manifests.
+    """A program, and what headers and manifests call its parts.
 
-    A symbol is named as the `torch.export.Dim` that made it or the integer argument that it is.
+    names: a symbol is named as the `torch.export.Dim` that made it or the integer argument that it
+        is.
+    outputs: the keys, if the module returns a dict of tensors; else empty.
     """
 
     program: ExportedProgram
     names: dict[str, str]
+    outputs: list[str]
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:
     """Trace `module`, which may be made of FakeTensors; its weights' values are not read."""
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        ignore_torchs_own_warnings()
         program = torch.export.export(
             module,
             args,
@@ -43,7 +49,22 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any =
         )
     inputs = _user_inputs(program)
     _tidy_assertions(program, _describe_symbols(inputs))
-    return Traced(program, _name_symbols(inputs, module, args, dynamic_shapes))
+    names = _name_symbols(inputs, module, args, dynamic_shapes)
+    return Traced(program, names, _output_names(program))
+
+
+def _output_names(program: ExportedProgram) -> list[str]:
+    specs = program.graph_signature.output_specs
+    tensors = [spec for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
+    spec = program.call_spec.out_spec
+    if spec is None or spec.type is not dict or spec.num_leaves != spec.num_children:
+        return []
+    return [str(key) for key in spec.context] if len(tensors) == spec.num_leaves else []
+
+
+def ignore_torchs_own_warnings() -> None:
+    """torch.export copies pytree specs in a way that torch itself deprecates."""
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
 
 
 def _user_inputs(program: ExportedProgram) -> list[torch.fx.Node]:

@@ -1,7 +1,7 @@
 """The LLaMA architecture as Buddy compiles it: one entry for prefill and decode, caches in place.
 
 `Llama.forward(tokens, position, k_cache, v_cache)` continues a sequence of which `position` tokens
-are already in the caches by `tokens`, and returns the logits of the last one.  Prefill is a call
+are already in the caches by `tokens`, and returns the last one's logits.  Prefill is a call
 with the prompt's real length, decode a call with one token; nothing is padded or masked.
 
 Submodules bear the names Hugging Face gives them (without the leading `model.`), so that a
@@ -201,12 +201,12 @@ class Llama(nn.Module):
         position: int,
         k_cache: list[torch.Tensor],
         v_cache: list[torch.Tensor],
-    ) -> torch.Tensor:
+    ) -> dict[str, torch.Tensor]:
         """Append `tokens` (int64 [T], T >= 1) at `position`; return the last one's logits.
 
         `k_cache` and `v_cache` hold one tensor [kv_heads, C, head_dim] a layer, position + T <= C;
         rows position … position + T - 1 are written, rows after them are not read.
-        The result is [1, vocab], float32.
+        The result is `logits`, [1, vocab], float32.
         """
         count = tokens.shape[0]
         torch._check(position >= 0)
@@ -219,7 +219,7 @@ class Llama(nn.Module):
             x = layer(x, position, rotation, k, v)
         last = self.norm(x[-1:])
         head = self.embed_tokens.weight if self.config.tied else self.lm_head.weight
-        return F.linear(last, head).float()
+        return {"logits": F.linear(last, head).float()}
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
