@@ -446,7 +446,8 @@ P = X.ctypes.data
     [
         ((np.zeros((4, 3), np.float32), W, Y), E_SHAPE,
          "argument 'tokens': dimension 1 is 3, expected 64"),
-        ((X, np.zeros(63, np.float32), Y), E_SHAPE, "argument 'bias': dimension 0 is 63, expected 64"),
+        ((X, np.zeros(63, np.float32), Y), E_SHAPE,
+         "argument 'bias': dimension 0 is 63, expected 64"),
         ((X, W, np.zeros((5, 64), np.float32)), E_SHAPE,
          "argument 'out': dimension 0 is 5, expected 4, as dimension 0 of 'tokens'"),
         (((ctypes.c_int64 * 7)(P, P, 0, -(2**63), 64, 64, 1), W, Y), E_SHAPE,

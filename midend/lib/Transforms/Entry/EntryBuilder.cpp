@@ -13,14 +13,13 @@
 
 #include "EntryBuilder.h"
 
+#include "FunctionBuilder.h"
 #include "ShapeExpression.h"
 #include "buddy/Context.h"
 #include "buddy/Dialect/Buddy.h"
 #include "buddy/Transforms/Workspace.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 
@@ -28,86 +27,6 @@ using namespace mlir;
 using namespace buddy;
 
 namespace {
-/// An argument of the body, after the context.
-struct Argument {
-  std::string name;
-  Type type;         ///< Of the body's argument.
-  MemRefType memref; ///< Null for a scalar.
-  SmallVector<StringRef> shape;
-  std::optional<int64_t> weightOffset; ///< Bound to the context's weights.
-  bool isWorkspace = false;
-};
-
-/// Builds one function of the entry; the insertion point is always where the
-/// next op goes, behind the checks made so far.
-class FunctionBuilder {
-public:
-  FunctionBuilder(OpBuilder &builder, Location loc, MessageEmitter &messages,
-                  ArrayRef<Argument> arguments, StringRef name, Type result,
-                  bool exported);
-
-  Value constant(Type type, int64_t value) {
-    return arith::ConstantIntOp::create(builder, loc, type, value);
-  }
-  Value i64(int64_t value) { return constant(builder.getI64Type(), value); }
-  Value i32(int64_t value) { return constant(builder.getI32Type(), value); }
-  Value compare(arith::CmpIPredicate predicate, Value a, Value b) {
-    return arith::CmpIOp::create(builder, loc, predicate, a, b);
-  }
-  Value address(Value base, int64_t bytes) {
-    return LLVM::GEPOp::create(builder, loc, base.getType(),
-                               builder.getI8Type(), base,
-                               ArrayRef<LLVM::GEPArg>{int32_t(bytes)});
-  }
-  Value load(Value base, int64_t bytes, Type type) {
-    return LLVM::LoadOp::create(builder, loc, type, address(base, bytes));
-  }
-  void store(Value value, Value base, int64_t bytes) {
-    LLVM::StoreOp::create(builder, loc, value, address(base, bytes));
-  }
-  Value null() { return LLVM::ZeroOp::create(builder, loc, context.getType()); }
-  Value isNotNull(Value pointer) {
-    return LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::ne, pointer,
-                                null());
-  }
-
-  /// Fields of the descriptor of argument `i`: MLIR's {base, aligned, offset,
-  /// sizes[], strides[]}.
-  Value base(unsigned i) { return load(values[i], 0, context.getType()); }
-  Value data(unsigned i) { return load(values[i], 8, context.getType()); }
-  Value offset(unsigned i) { return load(values[i], 16, builder.getI64Type()); }
-  Value size(unsigned i, unsigned dim) {
-    return load(values[i], 24 + 8 * dim, builder.getI64Type());
-  }
-  Value stride(unsigned i, unsigned dim) {
-    return load(values[i], 24 + 8 * (rank(i) + dim), builder.getI64Type());
-  }
-  unsigned rank(unsigned i) { return arguments[i].memref.getRank(); }
-
-  /// Fails with the message unless `ok`.
-  void require(Value ok, int32_t code, const Message &message);
-  /// Goes on if `ok`, else returns `result` without touching the context.
-  void returnUnless(Value ok, Value result);
-  void finish(Value result);
-
-  OpBuilder &builder;
-  Location loc;
-  MessageEmitter &messages;
-  ArrayRef<Argument> arguments;
-  func::FuncOp function;
-  Value context;
-  /// By argument: a pointer to the descriptor or the scalar; null if bound.
-  SmallVector<Value> values;
-  /// As the exported function takes them.
-  SmallVector<Value> operands;
-
-private:
-  Block *nextBlock() {
-    return builder.createBlock(&function.getBody(), function.getBody().end());
-  }
-  Block *failure = nullptr;
-};
-
 class EntryEmitter {
 public:
   EntryEmitter(func::FuncOp body, MessageEmitter &messages, bool setBlockTime)
@@ -142,77 +61,6 @@ private:
   SmallVector<Argument> arguments;
 };
 } // namespace
-
-//===----------------------------------------------------------------------===//
-// FunctionBuilder
-//===----------------------------------------------------------------------===//
-
-FunctionBuilder::FunctionBuilder(OpBuilder &builder, Location loc,
-                                 MessageEmitter &messages,
-                                 ArrayRef<Argument> arguments, StringRef name,
-                                 Type result, bool exported)
-    : builder(builder), loc(loc), messages(messages), arguments(arguments) {
-  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  SmallVector<Type> types{pointer};
-  for (const Argument &a : arguments)
-    if (!a.weightOffset && !a.isWorkspace)
-      types.push_back(a.memref           ? pointer
-                      : a.type.isIndex() ? Type(builder.getI64Type())
-                                         : a.type);
-  function = func::FuncOp::create(builder, loc, name,
-                                  builder.getFunctionType(types, result));
-  if (!exported)
-    function.setPrivate();
-  Block *entry = function.addEntryBlock();
-  context = entry->getArgument(0);
-  llvm::append_range(operands, entry->getArguments());
-  unsigned next = 1;
-  for (const Argument &a : arguments)
-    values.push_back(
-        a.weightOffset || a.isWorkspace ? Value() : entry->getArgument(next++));
-  builder.setInsertionPointToStart(entry);
-}
-
-void FunctionBuilder::require(Value ok, int32_t code, const Message &message) {
-  SmallVector<Value> pieces{i32(code)};
-  llvm::append_range(pieces, messages.emitPieces(builder, loc, message));
-  Block *block = builder.getBlock();
-  if (!failure) {
-    OpBuilder::InsertionGuard guard(builder);
-    failure = nextBlock();
-    for (Value piece : pieces)
-      failure->addArgument(piece.getType(), loc);
-    Value failureCode = failure->getArgument(0);
-    messages.emitFail(builder, loc, context, failureCode,
-                      failure->getArguments().drop_front());
-    func::ReturnOp::create(builder, loc, failureCode);
-  }
-  Block *next = nextBlock();
-  builder.setInsertionPointToEnd(block);
-  cf::CondBranchOp::create(builder, loc, ok, next, ValueRange{}, failure,
-                           pieces);
-  builder.setInsertionPointToStart(next);
-}
-
-void FunctionBuilder::returnUnless(Value ok, Value result) {
-  Block *block = builder.getBlock();
-  Block *out = nextBlock();
-  func::ReturnOp::create(builder, loc, result);
-  Block *next = nextBlock();
-  builder.setInsertionPointToEnd(block);
-  cf::CondBranchOp::create(builder, loc, ok, next, ValueRange{}, out,
-                           ValueRange{});
-  builder.setInsertionPointToStart(next);
-}
-
-void FunctionBuilder::finish(Value result) {
-  func::ReturnOp::create(builder, loc, result);
-  builder.setInsertionPointAfter(function);
-}
-
-//===----------------------------------------------------------------------===//
-// EntryEmitter
-//===----------------------------------------------------------------------===//
 
 LogicalResult EntryEmitter::collectArguments() {
   for (unsigned i = 1, e = body.getNumArguments(); i < e; ++i) {
@@ -410,11 +258,9 @@ void EntryEmitter::checkStrides(FunctionBuilder &f, unsigned i, Value isEmpty) {
 Value EntryEmitter::makeMemRef(FunctionBuilder &f, unsigned i) {
   const Argument &a = arguments[i];
   LLVMTypeConverter converter(builder.getContext());
-  MemRefDescriptor descriptor =
-      MemRefDescriptor::poison(builder, f.loc, converter.convertType(a.memref));
-  auto cast = [&]() {
+  auto cast = [&](Value descriptor) {
     return UnrealizedConversionCastOp::create(builder, f.loc, a.memref,
-                                              Value(descriptor))
+                                              descriptor)
         .getResult(0);
   };
   if (a.weightOffset) {
@@ -423,10 +269,11 @@ Value EntryEmitter::makeMemRef(FunctionBuilder &f, unsigned i) {
     Value data = LLVM::GEPOp::create(
         builder, f.loc, weights.getType(), builder.getI8Type(), weights,
         ArrayRef<LLVM::GEPArg>{f.i64(*a.weightOffset)});
-    descriptor = MemRefDescriptor::fromStaticShape(builder, f.loc, converter,
-                                                   a.memref, data);
-    return cast();
+    return cast(MemRefDescriptor::fromStaticShape(builder, f.loc, converter,
+                                                  a.memref, data));
   }
+  MemRefDescriptor descriptor =
+      MemRefDescriptor::poison(builder, f.loc, converter.convertType(a.memref));
   descriptor.setAllocatedPtr(builder, f.loc, f.base(i));
   descriptor.setAlignedPtr(builder, f.loc, f.data(i));
   descriptor.setOffset(builder, f.loc, f.offset(i));
@@ -442,7 +289,7 @@ Value EntryEmitter::makeMemRef(FunctionBuilder &f, unsigned i) {
     if (identity)
       running = arith::MulIOp::create(builder, f.loc, running, size);
   }
-  return cast();
+  return cast(descriptor);
 }
 
 void EntryEmitter::checkWorkspace(FunctionBuilder &f) {
