@@ -99,7 +99,15 @@ def ChooseSchedule : Pass<"buddy-choose-schedule", "::mlir::func::FuncOp"> {
   let description = [{
     Reads a contraction's indexing maps, types and the target's TargetInfo and writes
     the tile sizes that `buddy-lower-contractions` obeys. A schedule that is already
-    there is kept.
+    there is kept. An op for which there is no vector code (another body than
+    `c + cast(a) * cast(b)`, complex numbers, no column dimension) gets none.
+
+    ```mlir
+    linalg.matmul ins(%a, %b : tensor<?x?xf32>, …) …
+    // becomes, for 512-bit vectors,
+    linalg.matmul {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16, scalable = false,
+        mc = 128, kc = 256, ku = 4, dot_m = 8, pack_m = 32>} ins(%a, %b : tensor<?x?xf32>, …) …
+    ```
   }];
   let dependentDialects = ["::buddy::BuddyDialect"];
 }
@@ -127,7 +135,19 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
     parallel over blocks of the result, as its `#buddy.schedule` says. Indexing maps
     decide which dimensions are rows, columns, reduction and batch; edges are handled by
     smaller tiles and masks, so that any size, static or dynamic, 0 included, is right.
-    An op that is no contraction, or whose body is no multiply-add, is left alone.
+    Sums of f16 and bf16 are kept in f32 and rounded once; a fill with zero right before
+    the op is replaced by sums that start from zero. An op without a schedule is left alone.
+
+    ```mlir
+    linalg.matmul {buddy.schedule = …} ins(%a, %b) outs(%c)
+    // becomes
+    omp.parallel … { omp.wsloop { omp.loop_nest (%row, %col) … step (%mc, %columns) {
+      scf.for %k0 … {              // blocks of the reduction
+        …                          // B[%k0.., %col..] packed, if that pays
+        scf.for %r … {             // register tiles
+          scf.for %k … iter_args(…) { vector.load, vector.broadcast, vector.fma … }
+    }}}}}
+    ```
   }];
   let dependentDialects = [
     "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",

@@ -1,4 +1,5 @@
-//===- ChooseSchedule.cpp - tile sizes for contractions ---------------------===//
+//===- ChooseSchedule.cpp - tile sizes for contractions
+//---------------------===//
 //
 // Enters: linalg ops on tensors. Leaves: each contraction with a
 // `buddy.schedule`. All policy about contractions is here; the generators obey.
@@ -8,7 +9,7 @@
 #include "Contraction.h"
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
-#include "llvm/Support/MathExtras.h"
+#include "llvm/ADT/bit.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_CHOOSESCHEDULE
@@ -46,9 +47,11 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
   }
   // A panel of kc rows of B stays in the first-level cache while all rows of A
   // pass over it.
-  int64_t ku = 4;
+  // Unrolled, the compiler loads several vectors of B early, which takes
+  // registers that only the fixed-length tiles leave free (seen as spills).
+  int64_t ku = target.scalableVectors ? 1 : 4;
   int64_t width = nr * vl * (target.scalableVectors ? 4 : 1);
-  int64_t kc = llvm::PowerOf2Floor(target.l1Bytes * 8 / (width * bits));
+  int64_t kc = llvm::bit_floor<uint64_t>(target.l1Bytes * 8 / (width * bits));
   kc = std::clamp<int64_t>(kc, 64, 512);
   int64_t mc = mr * 16;
   // RISC-V sums a vector by one slow instruction and has no cheap masks.

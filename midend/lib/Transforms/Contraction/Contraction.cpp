@@ -1,4 +1,5 @@
-//===- Contraction.cpp - a linalg contraction seen as a matrix product -----===//
+//===- Contraction.cpp - a linalg contraction seen as a matrix product
+//-----===//
 
 #include "Contraction.h"
 
@@ -13,8 +14,7 @@ Type Contraction::Operand::elementType() const {
 }
 
 std::optional<unsigned> Contraction::Operand::position(unsigned dim) const {
-  return map.getResultPosition(
-      getAffineDimExpr(dim, map.getContext()));
+  return map.getResultPosition(getAffineDimExpr(dim, map.getContext()));
 }
 
 bool Contraction::Operand::isContiguousAlong(unsigned dim) const {
@@ -88,7 +88,8 @@ static bool matchBody(Block &body, Contraction &c) {
 
 /// The best candidate by `score`, the last of equals; none if there is none.
 static std::optional<unsigned>
-pickDim(ArrayRef<unsigned> candidates, llvm::function_ref<int(unsigned)> score) {
+pickDim(ArrayRef<unsigned> candidates,
+        llvm::function_ref<int(unsigned)> score) {
   std::optional<unsigned> best;
   for (unsigned dim : candidates)
     if (!best || score(dim) >= score(*best))
@@ -102,8 +103,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
   Contraction c;
   c.op = op;
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  for (auto [i, operand] : llvm::enumerate(
-           ArrayRef<Operand *>{&c.a, &c.b, &c.c})) {
+  Operand *operands[] = {&c.a, &c.b, &c.c};
+  for (auto [i, operand] : llvm::enumerate(operands)) {
     operand->value = op->getOperand(i);
     operand->map = maps[i];
     std::optional<SmallVector<int64_t>> strides =

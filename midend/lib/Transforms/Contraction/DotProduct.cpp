@@ -1,4 +1,5 @@
-//===- DotProduct.cpp - contractions by dot products -----------------------===//
+//===- DotProduct.cpp - contractions by dot products
+//-----------------------===//
 //
 // For few rows where both operands are contiguous along the reduction (a
 // decoder's linear layer, y = x Wᵀ): each element of B is used once or a few
@@ -27,32 +28,35 @@ void ContractionEmitter::emitDotProduct() {
   lower.push_back(constant(0));
   upper.push_back(sizes[c.col]);
   steps.push_back(constant(kTaskColumns));
-  createParallelLoop(b, b.getLoc(), lower, upper, steps, work, [&](
-                         OpBuilder &, Location, ValueRange ivs) {
-    for (auto [dim, iv] : llvm::zip(c.outerParallel, ivs))
-      outer[dim] = iv;
-    Value start = ivs.back();
-    Value end = minimum(sizes[c.col], add(start, constant(kTaskColumns)));
-    Value whole = add(start, roundDown(sub(end, start), constant(kColumns)));
-    auto columns = [&](Value from, Value to, int64_t count, Value isFirst) {
-      forLoop(from, to, constant(count), [&](Value col) {
-        forRowTiles(constant(0), rowCount, std::min(kRows, schedule.getDotM()),
-                    c.staticRows(), [&](Value row, int64_t rows) {
-                      emitDotTile(row, rows, col, count, isFirst);
-                    });
+  createParallelLoop(
+      b, b.getLoc(), lower, upper, steps, work,
+      [&](OpBuilder &, Location, ValueRange ivs) {
+        for (auto [dim, iv] : llvm::zip(c.outerParallel, ivs))
+          outer[dim] = iv;
+        Value start = ivs.back();
+        Value end = minimum(sizes[c.col], add(start, constant(kTaskColumns)));
+        Value whole =
+            add(start, roundDown(sub(end, start), constant(kColumns)));
+        auto columns = [&](Value from, Value to, int64_t count, Value isFirst) {
+          forLoop(from, to, constant(count), [&](Value col) {
+            forRowTiles(constant(0), rowCount,
+                        std::min(kRows, schedule.getDotM()), c.staticRows(),
+                        [&](Value row, int64_t rows) {
+                          emitDotTile(row, rows, col, count, isFirst);
+                        });
+          });
+        };
+        forOuterReductions([&](Value isFirst) {
+          if (fromZero && !isFirst)
+            isFirst = arith::ConstantIntOp::create(b, b.getI1Type(), 1);
+          if (!fromZero)
+            isFirst = Value();
+          columns(start, whole, kColumns, isFirst);
+          int64_t n = c.sizes[c.col];
+          if (ShapedType::isDynamic(n) || n % kColumns != 0)
+            columns(whole, end, 1, isFirst);
+        });
       });
-    };
-    forOuterReductions([&](Value isFirst) {
-      if (fromZero && !isFirst)
-        isFirst = arith::ConstantIntOp::create(b, b.getI1Type(), 1);
-      if (!fromZero)
-        isFirst = Value();
-      columns(start, whole, kColumns, isFirst);
-      int64_t n = c.sizes[c.col];
-      if (ShapedType::isDynamic(n) || n % kColumns != 0)
-        columns(whole, end, 1, isFirst);
-    });
-  });
 }
 
 void ContractionEmitter::emitDotTile(Value row, int64_t rows, Value col,
@@ -68,8 +72,8 @@ void ContractionEmitter::emitDotTile(Value row, int64_t rows, Value col,
       factors.push_back(loadVector(
           c.a, indices(c.a, add(row, constant(i)), Value(), k), mask));
     for (int64_t j = 0; j < cols; ++j) {
-      Value v = loadVector(
-          c.b, indices(c.b, Value(), add(col, constant(j)), k), mask);
+      Value v = loadVector(c.b, indices(c.b, Value(), add(col, constant(j)), k),
+                           mask);
       for (int64_t i = 0; i < rows; ++i) {
         Value &sum = sums[i * cols + j];
         sum = multiplyAdd(factors[i], v, sum);
@@ -95,31 +99,32 @@ void ContractionEmitter::emitDotTile(Value row, int64_t rows, Value col,
                     : arith::AddIOp::create(b, sums[i], sums[u * tile + i])
                           .getResult();
   sums.resize(tile);
-  sums = forLoop(whole, sizes[c.red], vectorLength, sums,
-                 [&](Value k, ValueRange carried) {
-                   Values next(carried);
-                   Value lanes = minimum(sub(sizes[c.red], k), vectorLength);
-                   step(k,
-                        vector::CreateMaskOp::create(
-                            b, vectorType(b.getI1Type()), lanes),
-                        next);
-                   return next;
-                 });
+  sums = forLoop(
+      whole, sizes[c.red], vectorLength, sums,
+      [&](Value k, ValueRange carried) {
+        Values next(carried);
+        Value lanes = minimum(sub(sizes[c.red], k), vectorLength);
+        step(k,
+             vector::CreateMaskOp::create(b, vectorType(b.getI1Type()), lanes),
+             next);
+        return next;
+      });
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; ++j) {
       Value sum = vector::ReductionOp::create(
           b, vector::CombiningKind::ADD, sums[i * cols + j],
           isa<FloatType>(c.accumulator) ? arith::FastMathFlags::reassoc
                                         : arith::FastMathFlags::none);
-      Values at = indices(c.c, add(row, constant(i)), add(col, constant(j)),
-                          Value());
+      Values at =
+          indices(c.c, add(row, constant(i)), add(col, constant(j)), Value());
       auto old = [&] {
         return Values{loadSum(add(row, constant(i)), add(col, constant(j)))};
       };
-      Value before = isFirst ? ifElse(isFirst, c.accumulator,
-                                      [&] { return Values{zero(c.accumulator)}; },
-                                      old)[0]
-                             : old()[0];
+      Value before =
+          isFirst ? ifElse(
+                        isFirst, c.accumulator,
+                        [&] { return Values{zero(c.accumulator)}; }, old)[0]
+                  : old()[0];
       sum = isa<FloatType>(c.accumulator)
                 ? arith::AddFOp::create(b, sum, before).getResult()
                 : arith::AddIOp::create(b, sum, before).getResult();

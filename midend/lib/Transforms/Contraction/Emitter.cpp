@@ -1,4 +1,5 @@
-//===- Emitter.cpp - what all contraction kernels share --------------------===//
+//===- Emitter.cpp - what all contraction kernels share
+//--------------------===//
 
 #include "Emitter.h"
 
@@ -14,8 +15,7 @@ ContractionEmitter::ContractionEmitter(OpBuilder &builder,
     : b(contraction.op.getLoc(), builder), c(std::move(contraction)),
       schedule(schedule), fromZero(fromZero) {
   for (Range &range : c.op.createLoopRanges(b, b.getLoc()))
-    sizes.push_back(
-        getValueOrCreateConstantIndexOp(b, b.getLoc(), range.size));
+    sizes.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), range.size));
   outer.resize(sizes.size());
   rowCount = c.row ? sizes[*c.row] : constant(1);
   vectorLength = constant(schedule.getVl());
@@ -25,8 +25,8 @@ ContractionEmitter::ContractionEmitter(OpBuilder &builder,
   for (Value size : sizes)
     work = mul(work, size);
   convertsA = c.a.elementType() != c.accumulator;
-  usesScratch = c.c.elementType() != c.accumulator ||
-                !c.c.isContiguousAlong(c.col);
+  usesScratch =
+      c.c.elementType() != c.accumulator || !c.c.isContiguousAlong(c.col);
 }
 
 void ContractionEmitter::emit() {
@@ -59,12 +59,14 @@ void ContractionEmitter::emit() {
   if (schedule.getScalable() || !columnsInB)
     return wide();
   if (!ShapedType::isDynamic(columns))
-    vectors = std::min(vectors, llvm::divideCeil(columns, schedule.getVl()));
+    vectors =
+        std::min<int64_t>(vectors, llvm::divideCeil(columns, schedule.getVl()));
   ifElse(lessThan(constant(1), rowCount), wide,
          [&] { emitOuterProduct(1, std::max<int64_t>(vectors, 1)); });
 }
 
-//===-- Index arithmetic ----------------------------------------------------===//
+//===-- Index arithmetic
+//----------------------------------------------------===//
 
 Value ContractionEmitter::constant(int64_t value) {
   return arith::ConstantIndexOp::create(b, value);
@@ -105,7 +107,8 @@ Value ContractionEmitter::bothOf(Value lhs, Value rhs) {
   return b.createOrFold<arith::AndIOp>(lhs, rhs);
 }
 
-//===-- Control flow --------------------------------------------------------===//
+//===-- Control flow
+//--------------------------------------------------------===//
 
 SmallVector<Value> ContractionEmitter::forLoop(
     Value lower, Value upper, Value step, ValueRange init,
@@ -172,15 +175,16 @@ void ContractionEmitter::forOuterReductions(
     unsigned dim = c.outerReductions[i];
     forLoop(constant(0), sizes[dim], constant(1), [&](Value iv) {
       outer[dim] = iv;
-      nest(i + 1, bothOf(isFirst, b.createOrFold<arith::CmpIOp>(
-                                      arith::CmpIPredicate::eq, iv,
-                                      constant(0))));
+      nest(i + 1,
+           bothOf(isFirst, b.createOrFold<arith::CmpIOp>(
+                               arith::CmpIPredicate::eq, iv, constant(0))));
     });
   };
   nest(0, Value());
 }
 
-//===-- Elements ------------------------------------------------------------===//
+//===-- Elements
+//------------------------------------------------------------===//
 
 VectorType ContractionEmitter::vectorType(Type element) {
   return VectorType::get({schedule.getVl()}, element, {schedule.getScalable()});
@@ -196,7 +200,7 @@ ContractionEmitter::indices(const Contraction::Operand &operand, Value row,
   Values result;
   for (AffineExpr expr : operand.map.getResults()) {
     unsigned dim = cast<AffineDimExpr>(expr).getPosition();
-    Value index = c.row == dim  ? row
+    Value index = c.row == dim   ? row
                   : c.col == dim ? col
                   : c.red == dim ? red
                                  : outer[dim];
@@ -231,11 +235,11 @@ Value ContractionEmitter::loadScalar(const Contraction::Operand &operand,
 Value ContractionEmitter::loadVector(const Contraction::Operand &operand,
                                      ValueRange at, Value mask) {
   VectorType type = vectorType(operand.elementType());
-  Value loaded = mask ? vector::MaskedLoadOp::create(b, type, operand.value, at,
-                                                     mask, zero(type))
-                            .getResult()
-                      : vector::LoadOp::create(b, type, operand.value, at)
-                            .getResult();
+  Value loaded =
+      mask ? vector::MaskedLoadOp::create(b, type, operand.value, at, mask,
+                                          zero(type))
+                 .getResult()
+           : vector::LoadOp::create(b, type, operand.value, at).getResult();
   return convert(operand, loaded);
 }
 
@@ -277,6 +281,6 @@ void ContractionEmitter::makeLast(Contraction::Operand &operand, unsigned dim) {
   operand.value = memref::TransposeOp::create(b, operand.value,
                                               AffineMapAttr::get(permutation));
   operand.map = permutation.compose(operand.map);
-  applyPermutationToVector(operand.strides, ArrayRef<int64_t>(llvm::to_vector(
-      llvm::map_range(order, [](unsigned i) { return int64_t(i); }))));
+  operand.strides =
+      applyPermutationMap(permutation, ArrayRef<int64_t>(operand.strides));
 }

@@ -1,4 +1,5 @@
-//===- Emitter.h - loops and vector code of one contraction ----------------===//
+//===- Emitter.h - loops and vector code of one contraction
+//----------------===//
 //
 // Private to this folder. One class, a file for each kernel:
 //   Emitter.cpp       what all share: sizes, loops, element access
@@ -32,7 +33,8 @@ private:
   using ValueRange = mlir::ValueRange;
   using Values = llvm::SmallVector<mlir::Value>;
 
-  //===-- Emitter.cpp ------------------------------------------------------===//
+  //===-- Emitter.cpp
+  //------------------------------------------------------===//
   Value constant(int64_t value);
   Value add(Value lhs, Value rhs);
   Value sub(Value lhs, Value rhs);
@@ -94,13 +96,15 @@ private:
   };
   /// Rows of A, rows of B and the reduction range that tiles work on.
   struct Block {
-    Value firstRow;      ///< Of the task; scratch buffers start here.
+    Value firstRow; ///< Of the task; scratch buffers start here.
     Value redStart, redCount;
     Value packedB;       ///< Buffer of redCount x width; null: B itself.
     bool masked = false; ///< Loads from B itself are masked.
     Value isFirst;       ///< C is not read. Null: it always is.
   };
   void emitOuterProduct(int64_t rows, int64_t vectors);
+  /// A panel of so many vectors may reach beyond the last column.
+  bool mayBeEdge(int64_t vectors) const;
   Panel makePanel(Value start, Value width, int64_t vectors);
   void emitTiles(const Panel &panel, const Block &block, Value end,
                  int64_t rows);

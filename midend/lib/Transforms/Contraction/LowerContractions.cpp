@@ -1,4 +1,5 @@
-//===- LowerContractions.cpp - contractions to vector code ------------------===//
+//===- LowerContractions.cpp - contractions to vector code
+//------------------===//
 //
 // Enters: contractions on memrefs with a `buddy.schedule`. Leaves: loops and
 // vector ops. Inputs do not alias outputs: bufferization has seen to it.
@@ -17,16 +18,30 @@ namespace buddy {
 using namespace mlir;
 using namespace buddy;
 
+/// The op writes zero to every element of its one output, and only that.
+static bool isZeroFill(linalg::LinalgOp op) {
+  if (op.getNumDpsInits() != 1 ||
+      !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isPermutation())
+    return false;
+  Block &body = op->getRegion(0).front();
+  Value value = body.getTerminator()->getOperand(0);
+  if (auto arg = dyn_cast<BlockArgument>(value)) {
+    if (arg.getOwner() == &body)
+      value = op->getOperand(arg.getArgNumber());
+    else
+      return false;
+  }
+  return matchPattern(value, m_Zero()) || matchPattern(value, m_AnyZeroFloat());
+}
+
 /// The op that sets all of the op's output to zero with nothing but pure ops,
 /// allocations and other such fills in between, or null.
-static linalg::FillOp findZeroFill(linalg::LinalgOp op) {
+static linalg::LinalgOp findZeroFill(linalg::LinalgOp op) {
   Value output = op.getDpsInits()[0];
   for (Operation *prev = op->getPrevNode(); prev; prev = prev->getPrevNode()) {
-    if (auto fill = dyn_cast<linalg::FillOp>(prev)) {
-      Value value = fill.getInputs()[0];
-      if (!matchPattern(value, m_Zero()) && !matchPattern(value, m_AnyZeroFloat()))
-        return {};
-      if (fill.getOutputs()[0] == output)
+    auto fill = dyn_cast<linalg::LinalgOp>(prev);
+    if (fill && isZeroFill(fill)) {
+      if (fill.getDpsInits()[0] == output)
         return fill;
       continue;
     }
@@ -38,7 +53,7 @@ static linalg::FillOp findZeroFill(linalg::LinalgOp op) {
 
 /// Sums start from zero by themselves, unless they have no terms: then the fill
 /// stays.
-static void removeFill(RewriterBase &rewriter, linalg::FillOp fill,
+static void removeFill(RewriterBase &rewriter, linalg::LinalgOp fill,
                        linalg::LinalgOp op) {
   Location loc = op.getLoc();
   Value terms = arith::ConstantIndexOp::create(rewriter, loc, 1);
@@ -78,7 +93,7 @@ struct LowerContractions
       if (!c)
         continue;
       rewriter.setInsertionPoint(op);
-      linalg::FillOp fill = findZeroFill(op);
+      linalg::LinalgOp fill = findZeroFill(op);
       ContractionEmitter(rewriter, *c, schedule, bool(fill)).emit();
       if (fill)
         removeFill(rewriter, fill, op);

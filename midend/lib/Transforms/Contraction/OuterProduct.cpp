@@ -1,4 +1,5 @@
-//===- OuterProduct.cpp - contractions by outer products -------------------===//
+//===- OuterProduct.cpp - contractions by outer products
+//-------------------===//
 //
 // A task is a panel of columns times a block of rows. The reduction runs in
 // blocks of kc; in each, the panel's part of B is packed if that pays, and
@@ -19,21 +20,30 @@ using namespace buddy;
 /// of the longest vectors that RISC-V allows (65536 bits, groups of four).
 static constexpr int64_t kScalableBuffer = 16384;
 
+/// From so many columns of B on, a single row reads B in long runs of
+/// columns, so many rows of B at a time, and C is read and written again for
+/// each. Otherwise runs are short and far apart, which hardware does not
+/// foresee; software prefetches were measured to help little.
+static constexpr int64_t kStreamedColumns = 4096, kStreamedRows = 8;
+
+bool ContractionEmitter::mayBeEdge(int64_t vectors) const {
+  int64_t columns = c.sizes[c.col];
+  return schedule.getScalable() || ShapedType::isDynamic(columns) ||
+         columns % (vectors * schedule.getVl()) != 0;
+}
+
 ContractionEmitter::Panel
 ContractionEmitter::makePanel(Value start, Value width, int64_t vectors) {
   Panel panel;
   panel.start = start;
   panel.width = width;
   Value left = sub(sizes[c.col], start);
-  int64_t columns = c.sizes[c.col];
-  int64_t staticWidth = vectors * schedule.getVl();
-  bool neverEdge = !schedule.getScalable() && !ShapedType::isDynamic(columns) &&
-                   columns % staticWidth == 0;
-  if (!neverEdge)
+  bool edges = mayBeEdge(vectors);
+  if (edges)
     panel.isEdge = lessThan(left, width);
   for (int64_t j = 0; j < vectors; ++j) {
     panel.offsets.push_back(mul(constant(j), vectorLength));
-    if (neverEdge)
+    if (!edges)
       continue;
     Value lanes = minimum(sub(left, panel.offsets.back()), vectorLength);
     panel.masks.push_back(
@@ -47,12 +57,32 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
   Value width = mul(constant(vectors), vectorLength);
   int64_t staticWidth = vectors * schedule.getVl();
   Value kc = constant(schedule.getKc()), mc = constant(schedule.getMc());
+  // Columns of a task: a panel, or many if a single row streams through B.
+  Value taskWidth = width;
+  // B itself is read if it is contiguous and few rows use it. The last panel
+  // is then packed too, which fills it up, except for one row.
+  bool direct = c.b.isContiguousAlong(c.col);
+  bool thin = direct && rows == 1;
+  Value packs = direct && !thin
+                    ? lessThan(constant(schedule.getPackM() - 1), rowCount)
+                    : Value();
+  std::optional<int64_t> packsKnown =
+      packs ? getConstantIntValue(packs) : std::nullopt;
+  bool alwaysPacks = !direct || packsKnown.value_or(0) != 0;
   if (scalable) {
     Value fitting =
         b.createOrFold<arith::DivUIOp>(constant(kScalableBuffer), width);
     kc = minimum(kc, fitting);
     if (usesScratch)
       mc = minimum(mc, fitting);
+  }
+  if (thin && !usesScratch) {
+    Value streams = lessThan(constant(kStreamedColumns - 1), sizes[c.col]);
+    auto either = [&](Value yes, Value no) {
+      return b.createOrFold<arith::SelectOp>(streams, yes, no);
+    };
+    kc = either(constant(kStreamedRows), kc);
+    taskWidth = either(constant(16 * staticWidth), width);
   }
   Values lower, upper, steps;
   for (unsigned dim : c.outerParallel) {
@@ -62,76 +92,69 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
   }
   lower.append({constant(0), constant(0)});
   upper.append({rowCount, sizes[c.col]});
-  steps.append({mc, width});
+  steps.append({mc, taskWidth});
 
-  // B itself is read if it is contiguous and few rows use it. The last panel
-  // is then packed too, which fills it up, except for one row.
-  bool direct = c.b.isContiguousAlong(c.col);
-  bool thin = rows == 1;
-  Value packs = direct && !thin
-                    ? lessThan(constant(schedule.getPackM() - 1), rowCount)
-                    : Value();
-  std::optional<int64_t> packsKnown =
-      packs ? getConstantIntValue(packs) : std::nullopt;
-  bool alwaysPacks = !direct || packsKnown.value_or(0) != 0;
-
-  createParallelLoop(b, b.getLoc(), lower, upper, steps, work, [&](
-                         OpBuilder &, Location, ValueRange ivs) {
-    for (auto [dim, iv] : llvm::zip(c.outerParallel, ivs))
-      outer[dim] = iv;
-    Value firstRow = ivs[ivs.size() - 2];
-    Panel panel = makePanel(ivs.back(), width, vectors);
-    Value end = minimum(rowCount, add(firstRow, mc));
-    auto buffer = [&](int64_t count) {
-      return stackBuffer(scalable ? kScalableBuffer : count * staticWidth);
-    };
-    Value panelBuffer;
-    if (!thin && (alwaysPacks || panel.isEdge ||
-                  packsKnown.value_or(1) != 0))
-      panelBuffer = buffer(schedule.getKc());
-    packedA = convertsA ? stackBuffer(rows * schedule.getKc()) : Value();
-    scratchC = usesScratch ? buffer(thin ? 1 : schedule.getMc()) : Value();
-    if (usesScratch)
-      readScratch(panel, firstRow, end);
-
-    forOuterReductions([&](Value isFirstOuter) {
-      forLoop(constant(0), sizes[c.red], kc, [&](Value redStart) {
-        Block block;
-        block.firstRow = firstRow;
-        block.redStart = redStart;
-        block.redCount = minimum(kc, sub(sizes[c.red], redStart));
-        if (fromZero && !usesScratch)
-          block.isFirst =
-              bothOf(isFirstOuter,
-                     b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq,
-                                                   redStart, constant(0)));
-        auto packed = [&] {
-          block.packedB = panelBuffer;
-          packB(panel, block);
-          emitTiles(panel, block, end, rows);
+  createParallelLoop(
+      b, b.getLoc(), lower, upper, steps, work,
+      [&](OpBuilder &, Location, ValueRange ivs) {
+        for (auto [dim, iv] : llvm::zip(c.outerParallel, ivs))
+          outer[dim] = iv;
+        Value firstRow = ivs[ivs.size() - 2], firstCol = ivs.back();
+        Value endRow = minimum(rowCount, add(firstRow, mc));
+        Value endCol = minimum(sizes[c.col], add(firstCol, taskWidth));
+        auto buffer = [&](int64_t count) {
+          return stackBuffer(scalable ? kScalableBuffer : count * staticWidth);
         };
-        auto unpacked = [&](bool masked) {
-          block.packedB = Value();
-          block.masked = masked;
-          emitTiles(panel, block, end, rows);
-        };
-        if (alwaysPacks)
-          return packed();
-        if (!panel.isEdge) {
-          if (!packs)
-            return unpacked(false);
-          return ifElse(packs, packed, [&] { unpacked(false); });
-        }
-        if (thin)
-          return ifElse(panel.isEdge, [&] { unpacked(true); },
-                        [&] { unpacked(false); });
-        ifElse(b.createOrFold<arith::OrIOp>(packs, panel.isEdge), packed,
-               [&] { unpacked(false); });
+        bool mayPack = !thin && (alwaysPacks || mayBeEdge(vectors) ||
+                                 packsKnown.value_or(1) != 0);
+        Value packedB = mayPack ? buffer(schedule.getKc()) : Value();
+        packedA = convertsA ? stackBuffer(rows * schedule.getKc()) : Value();
+        scratchC = usesScratch ? buffer(thin ? 1 : schedule.getMc()) : Value();
+        if (usesScratch)
+          readScratch(makePanel(firstCol, width, vectors), firstRow, endRow);
+
+        forOuterReductions([&](Value isFirstOuter) {
+          forLoop(constant(0), sizes[c.red], kc, [&](Value redStart) {
+            Block block;
+            block.firstRow = firstRow;
+            block.redStart = redStart;
+            block.redCount = minimum(kc, sub(sizes[c.red], redStart));
+            if (fromZero && !usesScratch)
+              block.isFirst =
+                  bothOf(isFirstOuter,
+                         b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq,
+                                                       redStart, constant(0)));
+            forLoop(firstCol, endCol, width, [&](Value col) {
+              Panel panel = makePanel(col, width, vectors);
+              auto packed = [&] {
+                block.packedB = packedB;
+                packB(panel, block);
+                emitTiles(panel, block, endRow, rows);
+              };
+              auto unpacked = [&](bool masked) {
+                block.packedB = Value();
+                block.masked = masked;
+                emitTiles(panel, block, endRow, rows);
+              };
+              if (alwaysPacks)
+                return packed();
+              if (thin && panel.isEdge)
+                return ifElse(
+                    panel.isEdge, [&] { unpacked(true); },
+                    [&] { unpacked(false); });
+              if (thin)
+                return unpacked(false);
+              Value condition =
+                  panel.isEdge
+                      ? b.createOrFold<arith::OrIOp>(packs, panel.isEdge)
+                      : packs;
+              ifElse(condition, packed, [&] { unpacked(false); });
+            });
+          });
+        });
+        if (usesScratch)
+          writeScratch(makePanel(firstCol, width, vectors), firstRow, endRow);
       });
-    });
-    if (usesScratch)
-      writeScratch(panel, firstRow, end);
-  });
 }
 
 void ContractionEmitter::emitTiles(const Panel &panel, const Block &block,
@@ -164,16 +187,17 @@ void ContractionEmitter::emitTile(const Panel &panel, const Block &block,
   };
   Values sums =
       block.isFirst
-          ? ifElse(block.isFirst, types,
-                   [&] { return Values(types.size(), zero(types.front())); },
-                   load)
+          ? ifElse(
+                block.isFirst, types,
+                [&] { return Values(types.size(), zero(types.front())); }, load)
           : load();
   sums = emitReductionLoop(panel, block, row, rows, sums);
   if (!isEdge)
     return storeSums(panel, block, row, rows, sums, /*masked=*/false);
-  ifElse(isEdge,
-         [&] { storeSums(panel, block, row, rows, sums, /*masked=*/true); },
-         [&] { storeSums(panel, block, row, rows, sums, /*masked=*/false); });
+  ifElse(
+      isEdge,
+      [&] { storeSums(panel, block, row, rows, sums, /*masked=*/true); },
+      [&] { storeSums(panel, block, row, rows, sums, /*masked=*/false); });
 }
 
 SmallVector<Value>
@@ -201,8 +225,8 @@ ContractionEmitter::emitReductionLoop(const Panel &panel, const Block &block,
       else
         factor = loadScalar(c.a, indices(c.a, add(row, constant(i)), Value(),
                                          add(block.redStart, k)));
-      Value broadcast = vector::BroadcastOp::create(
-          b, vectorType(c.accumulator), factor);
+      Value broadcast =
+          vector::BroadcastOp::create(b, vectorType(c.accumulator), factor);
       for (auto [j, column] : llvm::enumerate(columns)) {
         Value &sum = sums[i * columns.size() + j];
         sum = multiplyAdd(broadcast, column, sum);
@@ -245,12 +269,11 @@ SmallVector<Value> ContractionEmitter::loadSums(const Panel &panel,
         continue;
       }
       Values at = indices(c.c, r, add(panel.start, offset), Value());
-      sums.push_back(masked ? vector::MaskedLoadOp::create(
-                                  b, type, c.c.value, at, panel.masks[j],
-                                  zero(type))
-                                  .getResult()
-                            : vector::LoadOp::create(b, type, c.c.value, at)
-                                  .getResult());
+      sums.push_back(
+          masked ? vector::MaskedLoadOp::create(b, type, c.c.value, at,
+                                                panel.masks[j], zero(type))
+                       .getResult()
+                 : vector::LoadOp::create(b, type, c.c.value, at).getResult());
     }
   }
   return sums;

@@ -1,4 +1,5 @@
-//===- Packing.cpp - operands in buffers of a thread -----------------------===//
+//===- Packing.cpp - operands in buffers of a thread
+//-----------------------===//
 //
 // Buffers lie on the stack of the thread that runs a task and hold
 // accumulators, so that elements are converted once and not at every use.
@@ -14,16 +15,30 @@ using namespace mlir;
 using namespace buddy;
 
 Value ContractionEmitter::stackBuffer(int64_t elements) {
+  // Once a thread, above its loop over tasks: inside the loop it would be
+  // allocated in each iteration, and the loop's allocation scope could not be
+  // removed.
+  OpBuilder::InsertionGuard guard(b);
+  auto parallel =
+      b.getInsertionBlock()->getParentOp()->getParentOfType<omp::ParallelOp>();
+  b.setInsertionPointToStart(&parallel.getRegion().front());
   return memref::AllocaOp::create(b, MemRefType::get({elements}, c.accumulator),
                                   b.getI64IntegerAttr(64));
 }
 
 void ContractionEmitter::packB(const Panel &panel, const Block &block) {
   if (c.b.isContiguousAlong(c.col)) {
+    // Scalable masked loads exist for types with arithmetic only, and bf16
+    // need not have it.
+    bool masks = !schedule.getScalable() || c.b.elementType() == c.accumulator;
     if (!panel.isEdge)
       return packContiguous(panel, block, /*masked=*/false);
     return ifElse(
-        panel.isEdge, [&] { packContiguous(panel, block, /*masked=*/true); },
+        panel.isEdge,
+        [&] {
+          masks ? packContiguous(panel, block, /*masked=*/true)
+                : packByElement(panel, block);
+        },
         [&] { packContiguous(panel, block, /*masked=*/false); });
   }
   if (!c.b.isContiguousAlong(c.red))
@@ -94,8 +109,8 @@ void ContractionEmitter::packTransposed(const Panel &panel,
     // kc is a multiple of the vector length: the buffer has room for the
     // zeros beyond the end.
     forLoop(whole, block.redCount, constant(vl), [&](Value k) {
-      Value mask = vector::CreateMaskOp::create(
-          b, vectorType(b.getI1Type()), sub(block.redCount, k));
+      Value mask = vector::CreateMaskOp::create(b, vectorType(b.getI1Type()),
+                                                sub(block.redCount, k));
       square(k, mask);
     });
   }
@@ -106,18 +121,24 @@ void ContractionEmitter::packByScatter(const Panel &panel, const Block &block) {
   Value lanes = vector::StepOp::create(b, indexType);
   Value stride = vector::BroadcastOp::create(b, indexType, panel.width);
   Value targets = arith::MulIOp::create(b, lanes, stride);
+  VectorType maskType = vectorType(b.getI1Type());
+  Value all =
+      arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, true));
   Value last = sub(sizes[c.col], constant(1));
+  Value whole = roundDown(block.redCount, vectorLength);
   forLoop(constant(0), panel.width, constant(1), [&](Value n) {
     Value col = minimum(add(panel.start, n), last);
-    forLoop(constant(0), block.redCount, vectorLength, [&](Value k) {
-      Value mask = vector::CreateMaskOp::create(
-          b, vectorType(b.getI1Type()),
-          minimum(sub(block.redCount, k), vectorLength));
-      Value v = loadVector(
-          c.b, indices(c.b, Value(), col, add(block.redStart, k)), mask);
-      vector::ScatterOp::create(b, Type(), block.packedB,
-                                ValueRange{add(mul(k, panel.width), n)},
-                                targets, mask, v);
+    auto source = [&](Value k) {
+      return indices(c.b, Value(), col, add(block.redStart, k));
+    };
+    auto target = [&](Value k) { return add(mul(k, panel.width), n); };
+    forLoop(constant(0), whole, vectorLength, [&](Value k) {
+      vector::ScatterOp::create(b, Type(), block.packedB, target(k), targets,
+                                all, loadVector(c.b, source(k), Value()));
+    });
+    forLoop(whole, block.redCount, constant(1), [&](Value k) {
+      memref::StoreOp::create(b, loadScalar(c.b, source(k)), block.packedB,
+                              target(k));
     });
   });
 }
@@ -127,8 +148,8 @@ void ContractionEmitter::packByElement(const Panel &panel, const Block &block) {
   forLoop(constant(0), block.redCount, constant(1), [&](Value k) {
     forLoop(constant(0), panel.width, constant(1), [&](Value n) {
       Value col = minimum(add(panel.start, n), last);
-      Value v = loadScalar(
-          c.b, indices(c.b, Value(), col, add(block.redStart, k)));
+      Value v =
+          loadScalar(c.b, indices(c.b, Value(), col, add(block.redStart, k)));
       memref::StoreOp::create(b, v, block.packedB,
                               ValueRange{add(mul(k, panel.width), n)});
     });
@@ -137,8 +158,7 @@ void ContractionEmitter::packByElement(const Panel &panel, const Block &block) {
 
 void ContractionEmitter::packA(const Block &block, Value row, int64_t rows) {
   auto source = [&](int64_t i, Value k) {
-    return indices(c.a, add(row, constant(i)), Value(),
-                   add(block.redStart, k));
+    return indices(c.a, add(row, constant(i)), Value(), add(block.redStart, k));
   };
   auto target = [&](int64_t i, Value k) {
     return add(constant(i * schedule.getKc()), k);

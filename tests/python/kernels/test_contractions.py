@@ -1,0 +1,357 @@
+"""Numbers of compiled contractions against NumPy and torch, over shapes, layouts, dtypes, schedules.
+
+Every test compiles one module with many entry points through the whole pipeline and calls them
+with many sizes: 0, 1, sizes around a vector and around a register tile, and larger odd ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+BUILD = Path(os.environ.get("BUDDY_BUILD_DIR", Path(__file__).resolve().parents[3] / "build"))
+CONTEXT_SIZE, ABI_VERSION, MESSAGE_OFFSET = 512, 1, 80
+
+pytestmark = pytest.mark.skipif(
+    not all((BUILD / "bin" / tool).exists() for tool in ("buddy-opt", "buddy-llc")),
+    reason="buddy-opt and buddy-llc are not built",
+)
+
+MLIR_TYPES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.int8: "i8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+}
+# Error of a sum relative to the sum of its terms' magnitudes.
+TOLERANCES = {
+    torch.float32: 2e-6,
+    torch.float64: 1e-14,
+    torch.bfloat16: 5e-3,
+    torch.float16: 6e-4,
+}
+
+
+@dataclass
+class Case:
+    """One entry point: `c += einsum(a, b)`, or `c = einsum(a, b)` if `from_zero`.
+
+    A shape entry of None is dynamic, and so is a stride of None; without strides an operand is
+    contiguous. `sizes` are those that static dimensions have.
+    """
+
+    maps: tuple[str, str, str]
+    dtypes: tuple[torch.dtype, torch.dtype, torch.dtype] = (torch.float32,) * 3
+    from_zero: bool = True
+    static: str = ""
+    sizes: dict[str, int] | None = None
+    strides: tuple[list[int | None] | None, ...] = (None, None, None)
+    schedule: str = ""
+
+    def mlir(self, name: str) -> str:
+        dims = sorted(set("".join(self.maps)))
+        sizes = self.sizes or {}
+
+        def shape(map_: str) -> list[str]:
+            return [str(sizes[d]) if d in self.static else "?" for d in map_]
+
+        elements = [MLIR_TYPES[dtype] for dtype in self.dtypes]
+        memrefs, tensors, attributes = [], [], []
+        for i, (map_, element, strides) in enumerate(zip(self.maps, elements, self.strides)):
+            body = "".join(f"{s}x" for s in shape(map_)) + element
+            layout = ""
+            if strides is not None:
+                layout = ", strided<[" + ", ".join("?" if s is None else str(s) for s in strides)
+                layout += "]>"
+            memrefs.append(f"memref<{body}{layout}>")
+            tensors.append(f"tensor<{body}>")
+            kind = "input" if i < 2 else "output" if self.from_zero else "state"
+            symbols = ", ".join(f'"{sizes[d] if d in self.static else d}"' for d in map_)
+            attributes.append(
+                f'{{buddy.kind = "{kind}", buddy.name = "{"abc"[i]}", buddy.shape = [{symbols}]}}'
+            )
+        affine = [f"affine_map<({', '.join(dims)}) -> ({', '.join(m)})>" for m in self.maps]
+        lines = [
+            f"func.func @{name}("
+            + ", ".join(f"%m{i}: {t} {a}" for i, (t, a) in enumerate(zip(memrefs, attributes)))
+            + ") attributes {buddy.entry} {"
+        ]
+        for i in range(2):
+            lines.append(
+                f"%t{i} = bufferization.to_tensor %m{i} restrict : {memrefs[i]} to {tensors[i]}"
+            )
+        if self.from_zero:
+            dynamic = []
+            for i, d in enumerate(self.maps[2]):
+                if d not in self.static:
+                    lines.append(f"%i{i} = arith.constant {i} : index")
+                    lines.append(f"%d{i} = memref.dim %m2, %i{i} : {memrefs[2]}")
+                    dynamic.append(f"%d{i}")
+            zero = "0.0" if self.dtypes[2].is_floating_point else "0"
+            lines += [
+                f"%e = tensor.empty({', '.join(dynamic)}) : {tensors[2]}",
+                f"%z = arith.constant {zero} : {elements[2]}",
+                f"%t2 = linalg.fill ins(%z : {elements[2]}) outs(%e : {tensors[2]})"
+                f" -> {tensors[2]}",
+            ]
+        else:
+            lines.append(
+                f"%t2 = bufferization.to_tensor %m2 restrict writable : {memrefs[2]}"
+                f" to {tensors[2]}"
+            )
+        schedule = (
+            f"{{buddy.schedule = #buddy.schedule<{self.schedule}>}} " if self.schedule else ""
+        )
+        lines += [
+            f"%r = linalg.contract indexing_maps = [{', '.join(affine)}] {schedule}"
+            f"ins(%t0, %t1 : {tensors[0]}, {tensors[1]}) outs(%t2 : {tensors[2]})"
+            f" -> {tensors[2]}",
+            f"bufferization.materialize_in_destination %r in restrict writable %m2"
+            f" : ({tensors[2]}, {memrefs[2]}) -> ()",
+            "return",
+            "}",
+        ]
+        return "\n".join(lines)
+
+    def operand(self, i: int, sizes: dict[str, int]) -> torch.Tensor:
+        """Random values in the layout that the entry point declares."""
+        shape = [sizes[d] for d in self.maps[i]]
+        dtype, strides = self.dtypes[i], self.strides[i]
+
+        def values(of: Sequence[int]) -> torch.Tensor:
+            if dtype.is_floating_point:
+                return torch.randn(of).to(dtype)
+            return torch.randint(-9, 10, tuple(of)).to(dtype)
+
+        if strides is None:
+            return values(shape)
+        if 1 not in strides:
+            return values(shape[:-1] + [2 * shape[-1]])[..., ::2]
+        # The contiguous dimension is the last in memory, and rows are padded.
+        order = [d for d in range(len(shape)) if d != strides.index(1)] + [strides.index(1)]
+        stored = [shape[d] for d in order]
+        stored[-1] += 3
+        return values(stored)[..., : stored[-1] - 3].permute(
+            [order.index(d) for d in range(len(shape))]
+        )
+
+
+def descriptor(tensor: torch.Tensor) -> ctypes.Structure:
+    rank = tensor.dim()
+
+    class MemRef(ctypes.Structure):
+        _fields_ = [
+            ("base", ctypes.c_void_p),
+            ("aligned", ctypes.c_void_p),
+            ("offset", ctypes.c_int64),
+            ("sizes", ctypes.c_int64 * rank),
+            ("strides", ctypes.c_int64 * rank),
+        ]
+
+    # An empty tensor has no storage, and an entry refuses a null pointer.
+    data = tensor.data_ptr() or ctypes.addressof(_EMPTY)
+    array = ctypes.c_int64 * rank
+    return MemRef(data, data, 0, array(*tensor.shape), array(*tensor.stride()))
+
+
+_EMPTY = ctypes.create_string_buffer(64)
+
+
+class Library:
+    """The cases compiled to one shared library."""
+
+    def __init__(self, directory: Path, cases: Sequence[Case]) -> None:
+        self.cases = cases
+        source, lowered = directory / "cases.mlir", directory / "lowered.mlir"
+        source.write_text("\n".join(case.mlir(f"case{i}") for i, case in enumerate(cases)))
+        library = directory / "cases.so"
+        for command in (
+            [BUILD / "bin" / "buddy-opt", "--buddy-pipeline", source, "-o", lowered],
+            [BUILD / "bin" / "buddy-llc", lowered, "--shared", "-o", library],
+        ):
+            result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+            assert result.returncode == 0, f"{command[0]}: {result.stderr[:2000]}"
+        self.library = ctypes.CDLL(str(library))
+
+    def call(self, index: int, tensors: Sequence[torch.Tensor], threads: int) -> None:
+        context = ctypes.create_string_buffer(CONTEXT_SIZE + 64)
+        base = ctypes.addressof(context)
+        ctypes.c_uint32.from_address(base).value = ABI_VERSION
+        ctypes.c_int32.from_address(base + 4).value = threads
+        arguments = [ctypes.c_void_p(base), *map(ctypes.byref, map(descriptor, tensors))]
+        measure = getattr(self.library, f"case{index}_workspace_size")
+        measure.restype = ctypes.c_int64
+        size = measure(*arguments)
+        assert size >= 0, ctypes.string_at(base + MESSAGE_OFFSET)
+        workspace = ctypes.create_string_buffer(size + 64)
+        address = (ctypes.addressof(workspace) + 63) // 64 * 64
+        ctypes.c_void_p.from_address(base + 16).value = address
+        ctypes.c_int64.from_address(base + 24).value = size
+        code = getattr(self.library, f"case{index}")(*arguments)
+        assert code == 0, ctypes.string_at(base + MESSAGE_OFFSET)
+
+    def check(self, index: int, sizes: dict[str, int], threads: int = 1) -> None:
+        """Call a case with these sizes and compare with a product in double precision."""
+        case = self.cases[index]
+        torch.manual_seed(hash((index, *sizes.values())) % 2**31)
+        a, b, c = (case.operand(i, sizes) for i in range(3))
+        floats = c.dtype.is_floating_point
+        wide = torch.float64 if floats else torch.int64
+        equation = f"{case.maps[0]},{case.maps[1]}->{case.maps[2]}"
+        # Integers too: double holds these sums exactly.
+        product = torch.einsum(equation, a.double(), b.double()).to(wide)
+        before = torch.zeros_like(c, dtype=wide) if case.from_zero else c.to(wide)
+        expected = product + before
+        if not case.from_zero:
+            c = c.clone(memory_format=torch.preserve_format)
+        self.call(index, (a, b, c), threads)
+        what = f"case {index}: {case}, sizes {sizes}, {threads} threads"
+        if not floats:
+            assert torch.equal(c.to(wide), expected.to(c.dtype).to(wide)), what
+            return
+        magnitude = torch.einsum(equation, a.double().abs(), b.double().abs()) + before.abs()
+        error = (c.double() - expected).abs() - TOLERANCES[c.dtype] * magnitude
+        assert error.numel() == 0 or float(error.max()) <= 1e-30, what
+
+
+TRANSPOSES = [
+    ("mk", "kn", "mn"),
+    ("mk", "nk", "mn"),
+    ("km", "kn", "mn"),
+    ("km", "nk", "mn"),
+    ("mk", "kn", "nm"),
+    ("mk", "nk", "nm"),
+]
+OTHERS = [
+    ("bmk", "bkn", "bmn"),
+    ("bmk", "bnk", "bmn"),
+    ("bmk", "kn", "bmn"),  # one B for all of the batch
+    ("mk", "bnk", "bmn"),
+    ("hgtd", "hsd", "hgts"),  # grouped heads: query times key
+    ("hgts", "hsd", "hgtd"),  # grouped heads: scores times value
+    ("bmk", "bnk", "mbn"),
+    ("mkl", "lkn", "mn"),  # two reductions
+    ("mk", "k", "m"),
+    ("k", "kn", "n"),
+    ("k", "nk", "n"),
+    ("bk", "bk", "b"),  # a dot product a row, which has no columns
+]
+SIZES = (0, 1, 2, 3, 17, 33)
+
+
+def sizes_of(case: Case, sizes: Iterable[int], generator: random.Random) -> dict[str, int]:
+    """Random sizes; the larger batch-like dimensions are kept small."""
+    pool = list(sizes)
+    return {
+        d: (case.sizes or {})[d]
+        if d in case.static
+        else generator.choice(pool if d in "mnktsd" else (0, 1, 2, 3))
+        for d in sorted(set("".join(case.maps)))
+    }
+
+
+def test_transposes_of_any_size(tmp_path: Path) -> None:
+    library = Library(tmp_path, [Case(maps) for maps in TRANSPOSES])
+    for i in range(len(TRANSPOSES)):
+        for m in SIZES:
+            for n in SIZES:
+                for k in SIZES:
+                    library.check(i, {"m": m, "n": n, "k": k})
+        # Blocks of the reduction and of rows, and their remainders.
+        for m, n, k in ((1, 577, 577), (33, 1, 577), (145, 70, 577), (300, 40, 1030), (5, 5000, 9)):
+            library.check(i, {"m": m, "n": n, "k": k}, threads=2)
+
+
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_batches_broadcasts_and_vectors(tmp_path: Path, from_zero: bool) -> None:
+    library = Library(tmp_path, [Case(maps, from_zero=from_zero) for maps in TRANSPOSES + OTHERS])
+    generator = random.Random(1)
+    for i, case in enumerate(library.cases):
+        for round_ in range(16):
+            library.check(i, sizes_of(case, (*SIZES, 70), generator), threads=1 + round_ % 2)
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        (torch.float64,) * 3,
+        (torch.bfloat16, torch.bfloat16, torch.float32),
+        (torch.float32, torch.bfloat16, torch.float32),
+        (torch.bfloat16,) * 3,
+        (torch.float16, torch.float16, torch.float32),
+        (torch.float16,) * 3,
+        (torch.int32,) * 3,
+        (torch.int64,) * 3,
+        (torch.int8, torch.int8, torch.int32),
+    ],
+    ids=lambda dtypes: "-".join(MLIR_TYPES[d] for d in dtypes),
+)
+def test_element_types(tmp_path: Path, dtypes: tuple[torch.dtype, ...]) -> None:
+    maps = [("mk", "kn", "mn"), ("km", "nk", "mn"), ("bmk", "bnk", "bmn"), ("k", "kn", "n")]
+    library = Library(tmp_path, [Case(m, dtypes, from_zero=m[0] != "km") for m in maps])
+    generator = random.Random(2)
+    for i, case in enumerate(library.cases):
+        for _ in range(16):
+            library.check(i, sizes_of(case, (*SIZES, 70, 300), generator))
+
+
+def test_strided_views(tmp_path: Path) -> None:
+    layouts: list[list[int | None]] = [[None, 1], [1, None], [None, None]]
+    cases = [
+        Case(("mk", "kn", "mn"), strides=(a, b, c), from_zero=b is not a)
+        for a in layouts
+        for b in layouts
+        for c in layouts[::2]
+    ]
+    library = Library(tmp_path, cases)
+    generator = random.Random(3)
+    for i, case in enumerate(cases):
+        for _ in range(8):
+            library.check(i, sizes_of(case, (1, 2, 3, 17, 33, 70), generator))
+
+
+def test_static_sizes(tmp_path: Path) -> None:
+    generator = random.Random(4)
+    cases = []
+    for m, n, k in ((1, 64, 48), (8, 32, 16), (7, 33, 17), (3, 577, 64), (40, 31, 300), (64, 1, 5)):
+        for maps in (("mk", "kn", "mn"), ("mk", "nk", "mn"), ("km", "nk", "nm")):
+            for static in ("mnk", "nk", "k"):
+                sizes = {"m": m, "n": n, "k": k}
+                cases.append(Case(maps, static=static, sizes=sizes, from_zero=m != 7))
+    library = Library(tmp_path, cases)
+    for i, case in enumerate(cases):
+        sizes = case.sizes or {}
+        library.check(i, sizes, threads=2)
+        library.check(i, sizes_of(case, SIZES, generator))
+
+
+def test_any_valid_schedule(tmp_path: Path) -> None:
+    """A schedule decides speed, never results."""
+    generator = random.Random(5)
+    cases = []
+    for _ in range(24):
+        vl = generator.choice((1, 2, 4, 8, 16, 32))
+        mr = generator.choice((1, 2, 3, 5, 8))
+        schedule = (
+            f"mr = {mr}, nr = {generator.choice((1, 2, 3))}, vl = {vl}, scalable = false,"
+            f" mc = {mr * generator.choice((1, 2, 7))}, kc = {vl * generator.choice((1, 3))},"
+            f" ku = {generator.choice((1, 2, 3))}, dot_m = {generator.choice((0, 1, 3, 64))},"
+            f" pack_m = {generator.choice((0, 2, 64))}"
+        )
+        maps = generator.choice((*TRANSPOSES, *OTHERS[:8]))
+        cases.append(Case(maps, schedule=schedule, from_zero=generator.random() < 0.5))
+    library = Library(tmp_path, cases)
+    for i, case in enumerate(cases):
+        for _ in range(12):
+            library.check(i, sizes_of(case, (*SIZES, 70), generator), threads=2)
