@@ -1,0 +1,30 @@
+"""One check of the tools, one build of each program, for all tests of riscv64."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import cross  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tools() -> None:
+    """Skip where the cross tools are not installed; in continuous integration they must be."""
+    if missing := cross.missing_tools():
+        text = "not installed: " + ", ".join(missing)
+        if os.environ.get("CI"):
+            pytest.fail(text)
+        pytest.skip(text)
+
+
+@pytest.fixture(scope="session")
+def caller(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program call.cpp."""
+    folder = tmp_path_factory.mktemp("call")
+    return cross.compile_program([Path(__file__).with_name("call.cpp")], folder / "call")

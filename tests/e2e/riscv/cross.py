@@ -1,0 +1,144 @@
+"""Building for riscv64 and running it under an emulator.
+
+The compiler's target is rv64gcv; programs are built for rv64gc, so that one of them can say that
+a CPU has no vectors.  What is needed: clang-22, lld-22, Debian's riscv64 cross libraries, and
+qemu-user (docs/dependencies.md).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("BUDDY_BUILD_DIR", ROOT / "build"))
+INTERFACES = ROOT / "frontend" / "interfaces"
+LLVM_BIN = Path("/usr/lib/llvm-22/bin")
+SYSROOT = Path("/usr/riscv64-linux-gnu")
+VLENS = (128, 256)
+
+
+def missing_tools() -> list[str]:
+    """What stands in the way of these tests."""
+    needed = {
+        "clang++-22": shutil.which("clang++-22"),
+        "ld.lld (lld-22)": (LLVM_BIN / "ld.lld").exists(),
+        "qemu-riscv64 (qemu-user)": shutil.which("qemu-riscv64"),
+        "libc6-dev-riscv64-cross": (SYSROOT / "include" / "stdio.h").exists(),
+        "libgomp1-riscv64-cross": (SYSROOT / "lib" / "libgomp.so.1").exists(),
+        "libstdc++-*-dev-riscv64-cross": any(SYSROOT.glob("include/c++/*")),
+    }
+    return [name for name, found in needed.items() if not found]
+
+
+def compile_program(sources: Sequence[Path], output: Path, *flags: str | Path) -> Path:
+    """Compile and link C++ for rv64gc."""
+    command = [
+        "clang++-22", "--target=riscv64-linux-gnu", "-march=rv64gc", "-fuse-ld=lld", "-O1",
+        "-std=c++17", "-Wall", "-Wextra", f"-I{INTERFACES}", *sources, *flags, "-o", output,
+    ]  # fmt: skip
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return output
+
+
+def emulate(
+    vlen: int | None, *command: str | Path, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program on a CPU with vectors of `vlen` bits, or with none."""
+    cpu = f"rv64,v=true,vlen={vlen},vext_spec=v1.0" if vlen else "rv64,v=false"
+    return subprocess.run(
+        ["qemu-riscv64", "-L", str(SYSROOT), "-cpu", cpu, *map(str, command)],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def compile_library(source: str, folder: Path) -> Path:
+    """A module's MLIR text to a shared library for rv64gcv, by the tools."""
+    (folder / "module.mlir").write_text(source)
+    library = folder / "module.so"
+    for command in (
+        [BUILD / "bin" / "buddy-opt", folder / "module.mlir", "--buddy-pipeline=target=rv64gcv",
+         "-o", folder / "lowered.mlir"],
+        [BUILD / "bin" / "buddy-llc", folder / "lowered.mlir", "--shared", "-o", library],
+    ):  # fmt: skip
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+    return library
+
+
+def disassembly(library: Path) -> str:
+    command = [LLVM_BIN / "llvm-objdump", "-d", "--mattr=+v,+d,+c,+a,+m", library]
+    return subprocess.run(command, text=True, capture_output=True, check=True).stdout
+
+
+@dataclass
+class Call:
+    """A call of an entry: its arguments are arrays and sizes; a result is written to an array."""
+
+    entry: str
+    arguments: list[np.ndarray | int]
+    threads: int = 1
+    code: int = -1
+    message: str = ""
+    results: list[np.ndarray] = field(default_factory=list)
+
+    def request(self) -> bytes:
+        name = self.entry.encode()
+        parts = [_words(len(name)), name, _words(self.threads, len(self.arguments))]
+        for argument in self.arguments:
+            if isinstance(argument, int):
+                parts.append(_words(0, argument))
+                continue
+            strides = (s // argument.itemsize for s in argument.strides)
+            data = _storage(argument).tobytes()
+            parts += [_words(1, argument.ndim, *argument.shape, *strides, len(data)), data]
+        return b"".join(parts)
+
+    def take(self, reply: memoryview) -> memoryview:
+        """Read this call's part of the replies; return the rest."""
+        self.code, length = struct.unpack("<2q", reply[:16])
+        self.message, reply = bytes(reply[16 : 16 + length]).decode(), reply[16 + length :]
+        for argument in self.arguments:
+            if isinstance(argument, np.ndarray):
+                size = _storage(argument).nbytes
+                flat = np.frombuffer(reply[:size], argument.dtype)
+                self.results.append(
+                    np.lib.stride_tricks.as_strided(flat, argument.shape, argument.strides)
+                )
+                reply = reply[size:]
+        return reply
+
+
+def _words(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def _storage(array: np.ndarray) -> np.ndarray:
+    """The elements from the first to the last in memory, gaps between rows included."""
+    if array.size == 0:
+        return np.empty(0, array.dtype)
+    last = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    count = last // array.itemsize + 1
+    return np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+
+
+def run_calls(program: Path, library: Path, vlen: int, calls: Sequence[Call]) -> None:
+    """Make the calls in one emulated process; their results are in `calls` afterwards."""
+    done = emulate(vlen, program, library, stdin=b"".join(call.request() for call in calls))
+    assert done.returncode == 0, (done.returncode, done.stderr.decode()[-2000:])
+    rest = memoryview(done.stdout)
+    for call in calls:
+        call.results.clear()
+        rest = call.take(rest)
+    assert not rest

@@ -1,0 +1,88 @@
+"""The tiny LLaMA built for rv64gcv says under emulation what the x86 build and eager say."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import cross
+import pytest
+from bundles import Built, buddy
+from greedy import TIE, eager
+from symbols import unexpected
+
+COUNT = 8
+
+
+@pytest.fixture(scope="module")
+def bundle(tools: None, tiny: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("riscv") / "bundle"
+    done = buddy("build", tiny.source, "--target", "rv64gcv", "-o", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(bundle: Path) -> Path:
+    """The program greedy.cpp beside the bundle, whose folder may be moved with it."""
+    library = cross.INTERFACES / "lib"
+    return cross.compile_program(
+        [
+            Path(__file__).with_name("greedy.cpp"),
+            library / "Weights.cpp",
+            library / "MappedFile.cpp",
+            bundle / "libmodel.so",
+        ],
+        bundle.parent / "greedy",
+        f"-I{bundle}",
+        # The JSON library is headers alone, those of this machine.
+        "-idirafter/usr/include",
+        "-Wl,-rpath,$ORIGIN/bundle",
+    )
+
+
+def said(program: Path, bundle: Path, vlen: int, threads: int, prompt: list[int]) -> list[int]:
+    done = cross.emulate(vlen, program, bundle, str(threads), str(COUNT), *map(str, prompt))
+    assert done.returncode == 0, done.stderr.decode()
+    return [int(token) for token in done.stdout.split()]
+
+
+@pytest.mark.parametrize("length", [1, 3, 9])
+def test_tokens_are_those_of_x86_and_of_eager(
+    tiny: Built, bundle: Path, program: Path, length: int
+) -> None:
+    generator = random.Random(length)
+    prompt = [generator.randrange(2, 512) for _ in range(length)]
+    reference = eager(tiny.model, prompt, COUNT)
+    assert min(reference.gaps) > TIE, "two tokens are as likely; choose another prompt"
+    assert tiny.greedy(prompt, COUNT, 1) == reference.tokens
+    for vlen in cross.VLENS:
+        for threads in (1, 2):
+            tokens = said(program, bundle, vlen, threads, prompt)
+            assert tokens == reference.tokens, (vlen, threads)
+
+
+def test_the_library_multiplies_and_adds_in_vectors(bundle: Path) -> None:
+    code = cross.disassembly(bundle / "libmodel.so")
+    assert len(re.findall(r"\bvfm(?:acc|add)\.v[fv]\b", code)) > 20
+    assert "vfmacc.vf" in code
+
+
+def test_the_library_needs_little(bundle: Path) -> None:
+    assert unexpected(bundle / "libmodel.so", "gomp") == set()
+    assert (bundle / "libgomp.so.1").exists()
+
+
+def test_a_cpu_without_vectors_is_told(bundle: Path, program: Path) -> None:
+    done = cross.emulate(None, program, bundle, "1", "1", "5")
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.count(b"\n") == 1
+    assert b"built for a CPU with v, which this one lacks" in done.stderr
+
+
+def test_errors_of_the_model_are_told(bundle: Path, program: Path) -> None:
+    done = cross.emulate(128, program, bundle, "2", "1", "512")
+    assert done.returncode == 1
+    assert b"out of range" in done.stderr
