@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
-from buddy.aot.errors import BundleError
 from buddy.aot.library import BundleLibrary
 from bundles import Built, buddy
 from greedy import Comparison, compare, eager
@@ -112,7 +114,7 @@ def test_a_prompt_that_is_not_utf8(tiny: Built) -> None:
     assert b"UTF-8" in done.stderr
 
 
-def test_parts_of_two_builds_are_refused(tiny: Built, tmp_path: Built) -> None:
+def test_parts_of_two_builds_are_refused(tiny: Built, tmp_path: Path) -> None:
     copy = tmp_path / "bundle"
     subprocess.run(["cp", "-r", tiny.bundle, copy], check=True)
     weights = (copy / "weights.safetensors").read_bytes()
@@ -127,21 +129,50 @@ def test_parts_of_two_builds_are_refused(tiny: Built, tmp_path: Built) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_wrong_arguments_to_the_entry_are_errors(tiny: Built) -> None:
-    library = BundleLibrary(tiny.bundle, 1)
-    state = library.llama_state(8)
-    with pytest.raises(BundleError):  # past the end of the caches
-        library.llama_forward(torch.tensor([1, 2, 3]), 6, state)
-    with pytest.raises(BundleError):  # a negative position
-        library.llama_forward(torch.tensor([1]), -1, state)
-    with pytest.raises(BundleError):  # no token
-        library.llama_forward(torch.tensor([], dtype=torch.int64), 0, state)
-    with pytest.raises(BundleError):  # not in the vocabulary
-        library.llama_forward(torch.tensor([512]), 0, state)
-    with pytest.raises(BundleError):  # caches of different lengths
-        library.llama_forward(torch.tensor([1]), 0, [torch.zeros(2, 4, 32), *state[1:]])
-    with pytest.raises(BundleError):  # a head too many
-        library.llama_forward(torch.tensor([1]), 0, [torch.zeros(3, 8, 32), *state[1:]])
+WRONG_CALLS = {
+    "past the end of the caches": "[1, 2, 3], 6, state",
+    "a negative position": "[1], -1, state",
+    "a position that overflows": "[1], 1 << 62, state",
+    "no token": "[], 0, state",
+    "a token outside the vocabulary": "[512], 0, state",
+    "caches of different lengths": "[1], 0, [torch.zeros(2, 4, 32), *state[1:]]",
+    "a head too many": "[1], 0, [torch.zeros(3, 8, 32), *state[1:]]",
+    "a cache that is not contiguous": "[1], 0, [state[0].transpose(0, 2).transpose(0, 2), "
+    "state[1].new_zeros(2, 8, 64)[:, :, ::2], *state[2:]]",
+}
+
+
+@pytest.mark.parametrize("case", WRONG_CALLS)
+def test_wrong_arguments_to_the_entry_are_errors(tiny: Built, case: str) -> None:
+    """In a process of its own, so that a crash is a failure of this case only."""
+    code = f"""
+import sys, torch
+from pathlib import Path
+from buddy.aot.errors import BundleError
+from buddy.aot.library import BundleLibrary
+
+library = BundleLibrary(Path(sys.argv[1]), 1)
+state = library.llama_state(8)
+
+def call(tokens, position, state):
+    library.llama_forward(torch.tensor(tokens, dtype=torch.int64), position, state)
+
+try:
+    call({WRONG_CALLS[case]})
+except BundleError as error:
+    print("refused:", error)
+call([1], 0, state)  # the library is as good as before
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tiny.bundle)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("refused:")
+    assert done.stdout.count("\n") == 1
 
 
 def test_neither_python_nor_torch_is_in_the_program(tiny: Built) -> None:
@@ -161,7 +192,7 @@ def test_inspect_shows_every_argument(tiny: Built) -> None:
     assert shown == json.loads((tiny.bundle / "manifest.json").read_text())
 
 
-def test_a_failed_build_leaves_the_older_bundle(tiny: Built, tmp_path: Built) -> None:
+def test_a_failed_build_leaves_the_older_bundle(tiny: Built, tmp_path: Path) -> None:
     copy = tmp_path / "bundle"
     subprocess.run(["cp", "-r", tiny.bundle, copy], check=True)
     before = sorted(path.name for path in copy.iterdir())
