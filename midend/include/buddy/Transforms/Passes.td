@@ -160,8 +160,11 @@ def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
   let description = [{
     A linalg op on memrefs becomes a loop nest whose leading parallel dimensions form
     one OpenMP loop, with as many threads as the amount of work is worth, and whose inner
-    dimensions stay sequential for the vectorizer. A single parallel dimension is split
-    into chunks. Copies between contiguous buffers too are loops of this kind.
+    dimensions stay sequential. The innermost loop works on vectors if every operand is
+    contiguous or constant along it and every op of the body has a vector form, and on
+    scalars for the rest of its range and otherwise; a reduction keeps several
+    accumulators. A single parallel dimension is split into chunks. Copies too are
+    loops of this kind.
 
     ```mlir
     linalg.generic {… iterator_types = ["parallel", "parallel"]} …
@@ -172,7 +175,8 @@ def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
   }];
   let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::omp::OpenMPDialect",
-                           "::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect"];
+                           "::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::vector::VectorDialect"];
 }
 
 def ExpandMath : Pass<"buddy-expand-math", "::mlir::func::FuncOp"> {

@@ -17,6 +17,8 @@ void buddy::createParallelLoop(
   auto parallel = omp::ParallelOp::create(builder, loc, parallelOperands);
   builder.createBlock(&parallel.getRegion());
   omp::WsloopOperands wsloopOperands;
+  // The parallel region ends here too, with a barrier of its own.
+  wsloopOperands.nowait = builder.getUnitAttr();
   auto wsloop = omp::WsloopOp::create(builder, loc, wsloopOperands);
   omp::TerminatorOp::create(builder, loc);
   builder.createBlock(&wsloop.getRegion());

@@ -1,15 +1,24 @@
-// RUN: buddy-opt %s --pass-pipeline="builtin.module(func.func(buddy-lower-loops))" | FileCheck %s
+// RUN: buddy-opt %s --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v4},func.func(buddy-lower-loops))" | FileCheck %s
+// RUN: buddy-opt %s --pass-pipeline="builtin.module(buddy-set-target{target=rv64gcv},func.func(buddy-lower-loops))" | FileCheck %s --check-prefix=RVV
 
-// The last dimension stays inside, for the vectorizer.
-// CHECK-LABEL: func.func @elementwise
+// Contiguous: vectors as far as they go, then single elements.
+// CHECK-LABEL: func.func @contiguous
 // CHECK: %[[N:.*]] = buddy.num_threads
 // CHECK: omp.parallel num_threads(%[[N]] : i32)
+// CHECK: omp.wsloop nowait
 // CHECK: omp.loop_nest (%[[I:.*]]) : index
 // CHECK: scf.for %[[J:.*]] =
-// CHECK: %[[A:.*]] = memref.load %{{.*}}[%[[J]], %[[I]]]
-// CHECK: memref.store %{{.*}}, %{{.*}}[%[[I]], %[[J]]]
-func.func @elementwise(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
-  linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>],
+// CHECK: vector.load %{{.*}}[%[[I]], %[[J]]] : memref<?x?xf32>, vector<16xf32>
+// CHECK: arith.mulf %{{.*}} : vector<16xf32>
+// CHECK: vector.store
+// CHECK: scf.for
+// CHECK: memref.load
+// CHECK: memref.store
+// RVV-LABEL: func.func @contiguous
+// RVV: vector.vscale
+// RVV: vector.load {{.*}} vector<[4]xf32>
+func.func @contiguous(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
       iterator_types = ["parallel", "parallel"]} ins(%x : memref<?x?xf32>) outs(%y : memref<?x?xf32>) {
   ^bb0(%a: f32, %b: f32):
     %m = arith.mulf %a, %a : f32
@@ -18,11 +27,33 @@ func.func @elementwise(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
   return
 }
 
-// A row's sum is kept in a register, in an order the vectorizer may choose.
+// A row's factor is one value for all lanes; an index differs from lane to lane.
+// CHECK-LABEL: func.func @broadcast_and_index
+// CHECK: %[[S:.*]] = memref.load %{{.*}}[%[[I:.*]]] : memref<?xf32>
+// CHECK: vector.broadcast %[[S]] : f32 to vector<16xf32>
+// CHECK: vector.step : vector<16xindex>
+// CHECK: arith.select %{{.*}} : vector<16xi1>, vector<16xf32>
+func.func @broadcast_and_index(%s: memref<?xf32>, %y: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%s : memref<?xf32>) outs(%y : memref<?x?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %c = arith.cmpi sle, %j, %i : index
+    %m = arith.select %c, %a, %b : f32
+    linalg.yield %m : f32
+  }
+  return
+}
+
+// A row's sum: several accumulators, one reduction, the rest in order.
 // CHECK-LABEL: func.func @row_sum
 // CHECK: omp.loop_nest (%[[I:.*]]) : index
 // CHECK: %[[INIT:.*]] = memref.load %{{.*}}[%[[I]]]
-// CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[ACC:.*]] = %[[INIT]])
+// CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK: scf.for {{.*}} -> (vector<16xf32>)
+// CHECK: %[[R:.*]] = vector.reduction <add>, %{{.*}}, %[[INIT]] fastmath<reassoc>
+// CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[ACC:.*]] = %[[R]])
 // CHECK: arith.addf %{{.*}}, %[[ACC]] fastmath<reassoc>
 // CHECK: memref.store %[[SUM]], %{{.*}}[%[[I]]]
 func.func @row_sum(%x: memref<?x?xf32>, %y: memref<?xf32>) {
@@ -31,6 +62,60 @@ func.func @row_sum(%x: memref<?x?xf32>, %y: memref<?xf32>) {
   ^bb0(%a: f32, %b: f32):
     %m = arith.addf %a, %b : f32
     linalg.yield %m : f32
+  }
+  return
+}
+
+// Scalars: a transposed operand, bits, a function without a vector form, and a
+// reduction that is none of the known ones.
+// CHECK-LABEL: func.func @transposed
+// CHECK-NOT: vector
+// CHECK: return
+func.func @transposed(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x : memref<?x?xf32>) outs(%y : memref<?x?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @bits
+// CHECK-NOT: vector
+// CHECK: return
+func.func @bits(%x: memref<?xi1>, %y: memref<?xi1>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : memref<?xi1>) outs(%y : memref<?xi1>) {
+  ^bb0(%a: i1, %b: i1):
+    linalg.yield %a : i1
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @sine
+// CHECK-NOT: vector
+// CHECK: return
+func.func @sine(%x: memref<?xf32>, %y: memref<?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : memref<?xf32>) outs(%y : memref<?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = math.sin %a : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @last_seen
+// CHECK-NOT: vector
+// CHECK: return
+func.func @last_seen(%x: memref<?xi64>, %y: memref<i64>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>],
+      iterator_types = ["reduction"]} ins(%x : memref<?xi64>) outs(%y : memref<i64>) {
+  ^bb0(%a: i64, %b: i64):
+    %zero = arith.constant 0 : i64
+    %p = arith.cmpi sgt, %a, %zero : i64
+    %m = arith.select %p, %a, %b : i64
+    linalg.yield %m : i64
   }
   return
 }
@@ -63,4 +148,25 @@ func.func @strided_copy(%x: memref<4x4xf32, strided<[1, 4]>>, %y: memref<4x4xf32
 func.func @tensors(%x: tensor<4xf32>, %e: tensor<4xf32>) -> tensor<4xf32> {
   %a = linalg.exp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
   return %a : tensor<4xf32>
+}
+
+// One op that writes each element and sums them: the elements are stored in the
+// reduction's loop.
+// CHECK-LABEL: func.func @exponentials_and_sum
+// CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK: math.exp %{{.*}} : vector<16xf32>
+// CHECK: vector.store
+// CHECK: vector.reduction <add>
+// CHECK: math.exp %{{.*}} : f32
+// CHECK: memref.store
+// CHECK: memref.store
+func.func @exponentials_and_sum(%x: memref<?x?xf32>, %e: memref<?x?xf32>, %s: memref<?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]} ins(%x : memref<?x?xf32>) outs(%e, %s : memref<?x?xf32>, memref<?xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %v = math.exp %a : f32
+    %t = arith.addf %v, %c : f32
+    linalg.yield %v, %t : f32, f32
+  }
+  return
 }

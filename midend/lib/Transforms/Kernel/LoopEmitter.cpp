@@ -1,0 +1,452 @@
+//===- LoopEmitter.cpp - loops of one linalg op on buffers ----------------===//
+
+#include "LoopEmitter.h"
+
+#include "buddy/Transforms/Parallel.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace buddy;
+
+/// Elements of a one-dimensional loop that one parallel iteration takes.
+static constexpr int64_t kChunk = 4096;
+/// Accumulators of a vector reduction: latency times throughput of an addition.
+static constexpr int64_t kAccumulators = 4;
+
+SmallVector<Value> LoopEmitter::indices(AffineMap map) {
+  SmallVector<Value> result;
+  for (AffineExpr expr : map.getResults()) {
+    if (auto dim = dyn_cast<AffineDimExpr>(expr))
+      result.push_back(ivs[dim.getPosition()]);
+    else if (auto number = dyn_cast<AffineConstantExpr>(expr))
+      result.push_back(constant(number.getValue()));
+    else
+      result.push_back(affine::AffineApplyOp::create(
+          builder, loc, AffineMap::get(map.getNumDims(), 0, expr), ivs));
+  }
+  return result;
+}
+
+Value LoopEmitter::broadcast(Value v, const Step &step) {
+  if (!step.shape)
+    return v;
+  return vector::BroadcastOp::create(builder, loc, step.of(v.getType()), v);
+}
+
+Value LoopEmitter::load(OpOperand &operand, const Step &step) {
+  Value memref = operand.get();
+  auto type = dyn_cast<MemRefType>(memref.getType());
+  if (!type)
+    return broadcast(memref, step);
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  if (step.shape && map.isFunctionOfDim(step.dim))
+    return vector::LoadOp::create(builder, loc,
+                                  step.of(type.getElementType()),
+                                  memref, indices(map));
+  return broadcast(memref::LoadOp::create(builder, loc, memref, indices(map)),
+                   step);
+}
+
+bool LoopEmitter::isCarried(OpOperand &output) {
+  AffineMap map = op.getMatchingIndexingMap(&output);
+  return !reductions.empty() && llvm::none_of(reductions, [&](unsigned dim) {
+    return map.isFunctionOfDim(dim);
+  });
+}
+
+SmallVector<OpOperand *> LoopEmitter::carriedOutputs() {
+  SmallVector<OpOperand *> result;
+  for (OpOperand &output : op.getDpsInitsMutable())
+    if (isCarried(output))
+      result.push_back(&output);
+  return result;
+}
+
+SmallVector<Value> LoopEmitter::point(ValueRange carried, const Step &step) {
+  SmallVector<Value> accumulators;
+  for (OpOperand &output : op.getDpsInitsMutable()) {
+    if (isCarried(output)) {
+      accumulators.push_back(carried.front());
+      carried = carried.drop_front();
+    } else {
+      // An element that the body does not use is not read.
+      bool used = !op.getMatchingBlockArgument(&output).use_empty();
+      accumulators.push_back(used ? load(output, step) : Value());
+    }
+  }
+  SmallVector<Value> results;
+  for (auto [output, value] :
+       llvm::zip(op.getDpsInitsMutable(), body(accumulators, step))) {
+    if (isCarried(output)) {
+      results.push_back(value);
+      continue;
+    }
+    SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
+    if (step.shape)
+      vector::StoreOp::create(builder, loc, value, output.get(), at);
+    else
+      memref::StoreOp::create(builder, loc, value, output.get(), at);
+  }
+  return results;
+}
+
+SmallVector<Value> LoopEmitter::body(ValueRange accumulators, const Step &step) {
+  Block &block = op->getRegion(0).front();
+  IRMapping mapping;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    BlockArgument arg = op.getMatchingBlockArgument(input);
+    if (!arg.use_empty())
+      mapping.map(arg, load(*input, step));
+  }
+  for (auto [i, arg] : llvm::enumerate(op.getRegionOutputArgs()))
+    if (!arg.use_empty())
+      mapping.map(arg, accumulators[i]);
+  // A value in the step's shape; what the region does not define is the same
+  // for all lanes.
+  auto lookup = [&](Value v) {
+    if (Value mapped = mapping.lookupOrNull(v))
+      return mapped;
+    return broadcast(v, step);
+  };
+  for (Operation &inner : block.without_terminator()) {
+    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      Value v = broadcast(ivs[index.getDim()], step);
+      if (step.shape && index.getDim() == step.dim) {
+        Value lanes = vector::StepOp::create(
+            builder, loc, cast<VectorType>(v.getType()));
+        v = arith::AddIOp::create(builder, loc, v, lanes);
+      }
+      mapping.map(index.getResult(), v);
+      continue;
+    }
+    Operation *copy;
+    if (!step.shape) {
+      copy = builder.clone(inner, mapping);
+    } else if (inner.hasTrait<OpTrait::ConstantLike>()) {
+      Operation *scalar = builder.clone(inner);
+      mapping.map(inner.getResult(0), broadcast(scalar->getResult(0), step));
+      continue;
+    } else {
+      SmallVector<Value> operands;
+      for (Value v : inner.getOperands())
+        operands.push_back(lookup(v));
+      SmallVector<Type> types;
+      for (Type t : inner.getResultTypes())
+        types.push_back(step.of(t));
+      copy = builder.create(loc, inner.getName().getIdentifier(), operands, types,
+                            inner.getAttrs());
+      mapping.map(inner.getResults(), copy->getResults());
+    }
+    // The order of a reduction is not defined, so the vectorizer may choose.
+    bool reduces = llvm::any_of(carriedOutputs(), [&](OpOperand *output) {
+      return llvm::is_contained(inner.getOperands(),
+                                op.getMatchingBlockArgument(output));
+    });
+    if (reduces && isa<arith::AddFOp, arith::MulFOp>(copy))
+      copy->setAttr("fastmath", arith::FastMathFlagsAttr::get(
+                                    builder.getContext(),
+                                    arith::FastMathFlags::reassoc));
+  }
+  SmallVector<Value> yielded;
+  for (Value v : block.getTerminator()->getOperands())
+    yielded.push_back(lookup(v));
+  return yielded;
+}
+
+//===----------------------------------------------------------------------===//
+// Vectors
+//===----------------------------------------------------------------------===//
+
+/// Math functions that ExpandMath turns into arithmetic, and those that are an
+/// instruction. Others would become a call for each lane.
+static bool isVectorMath(Operation *op) {
+  Type type = getElementTypeOrSelf(op->getResult(0).getType());
+  if (isa<math::AbsFOp, math::SqrtOp, math::RsqrtOp, math::FloorOp, math::CeilOp,
+          math::TruncOp, math::RoundEvenOp, math::CopySignOp, math::FmaOp,
+          math::AbsIOp>(op))
+    return type.isF32() || type.isF64() || type.isInteger();
+  return type.isF32() &&
+         isa<math::ExpOp, math::ExpM1Op, math::TanhOp, math::ErfOp, math::LogOp,
+             math::Log2Op, math::Log1pOp, math::Exp2Op>(op);
+}
+
+bool LoopEmitter::canVectorizeBody(unsigned dim) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.get().getType());
+    if (!type)
+      continue;
+    // Bits lie in bytes in memory, not in vectors of bits.
+    Type element = type.getElementType();
+    if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() < 8)
+      return false;
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    if (!map.isFunctionOfDim(dim))
+      continue;
+    unsigned last = map.getNumResults() - 1;
+    for (unsigned i = 0; i < last; ++i)
+      if (map.getResult(i).isFunctionOfDim(dim))
+        return false;
+    if (map.getResult(last) != getAffineDimExpr(dim, op.getContext()) ||
+        !type.isLastDimUnitStride())
+      return false;
+  }
+  for (Operation &inner : op->getRegion(0).front().without_terminator()) {
+    if (isa<linalg::IndexOp>(inner) || inner.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    if (inner.getNumResults() == 0 || inner.getNumRegions() != 0 ||
+        !OpTrait::hasElementwiseMappableTraits(&inner))
+      return false;
+    for (Type t : inner.getResultTypes())
+      if (!VectorType::isValidElementType(t))
+        return false;
+    if (isa_and_nonnull<math::MathDialect>(inner.getDialect()) &&
+        !isVectorMath(&inner))
+      return false;
+  }
+  return true;
+}
+
+VectorType LoopEmitter::chooseVector(unsigned dim) {
+  if (!canVectorizeBody(dim))
+    return {};
+  // As many lanes as fit of the widest element in memory; wider values inside
+  // (indices) take several registers.
+  unsigned bits = 8;
+  for (Value operand : op->getOperands())
+    if (Type element = getElementTypeOrSelf(operand.getType());
+        element.isIntOrFloat())
+      bits = std::max(bits, element.getIntOrFloatBitWidth());
+  // Narrow floats are computed in f32.
+  for (Operation &inner : op->getRegion(0).front().without_terminator())
+    for (Type t : inner.getResultTypes())
+      if (isa<FloatType>(t))
+        bits = std::max(bits, t.getIntOrFloatBitWidth());
+  int64_t lanes = target.vectorLength(bits);
+  if (target.scalableVectors)
+    lanes *= 2; // Register groups of two: fewer, longer steps.
+  if (lanes < 2)
+    return {};
+  return VectorType::get({lanes}, builder.getI8Type(), {target.scalableVectors});
+}
+
+Value LoopEmitter::vectorSize(VectorType type) {
+  Value lanes = constant(type.getDimSize(0));
+  if (!type.isScalable())
+    return lanes;
+  return arith::MulIOp::create(builder, loc,
+                               vector::VectorScaleOp::create(builder, loc), lanes);
+}
+
+std::optional<SmallVector<vector::CombiningKind>> LoopEmitter::combiners() {
+  SmallVector<vector::CombiningKind> kinds;
+  for (OpOperand *output : carriedOutputs()) {
+    unsigned i = op.getMatchingBlockArgument(output).getArgNumber() -
+                 op.getNumDpsInputs();
+    SmallVector<Operation *> chain;
+    if (!matchReduction(op.getRegionOutputArgs(), i, chain) || chain.size() != 1)
+      return std::nullopt;
+    std::optional<vector::CombiningKind> kind =
+        linalg::getCombinerOpKind(chain.front());
+    if (!kind)
+      return std::nullopt;
+    kinds.push_back(*kind);
+  }
+  return kinds;
+}
+
+std::pair<SmallVector<Value>, Value>
+LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
+  VectorType shape = chooseVector(dim);
+  auto kinds = shape ? combiners() : std::nullopt;
+  SmallVector<Attribute> neutral;
+  if (kinds)
+    for (OpOperand *output : carriedOutputs()) {
+      unsigned i = op.getMatchingBlockArgument(output).getArgNumber() -
+                   op.getNumDpsInputs();
+      SmallVector<Operation *> chain;
+      matchReduction(op.getRegionOutputArgs(), i, chain);
+      if (auto attr = arith::getNeutralElement(chain.front()))
+        neutral.push_back(*attr);
+    }
+  if (!kinds || neutral.size() != kinds->size())
+    return {SmallVector<Value>(accumulators), constant(0)};
+
+  Step step{shape, dim};
+  Value lanes = vectorSize(shape), zero = constant(0);
+  SmallVector<Value> init;
+  for (Attribute attr : neutral) {
+    Value scalar = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(attr));
+    init.push_back(broadcast(scalar, step));
+  }
+  // Several independent accumulators, then single vectors.
+  auto loop = [&](Value lower, Value upper, int64_t unroll, ArrayRef<Value> start) {
+    Value stride = arith::MulIOp::create(builder, loc, lanes, constant(unroll));
+    auto made = scf::ForOp::create(builder, loc, lower, upper, stride, start);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(made.getBody());
+    SmallVector<Value> next;
+    size_t outputs = kinds->size();
+    Value iv = made.getInductionVar();
+    for (int64_t u = 0; u < unroll; ++u) {
+      ivs[dim] = u == 0 ? iv : arith::AddIOp::create(builder, loc, ivs[dim], lanes)
+                                   .getResult();
+      llvm::append_range(
+          next, point(made.getRegionIterArgs().slice(u * outputs, outputs), step));
+    }
+    scf::YieldOp::create(builder, loc, next);
+    return made;
+  };
+  auto wholeSteps = [&](Value stride) {
+    Value rest = arith::RemUIOp::create(builder, loc, sizes[dim], stride);
+    return arith::SubIOp::create(builder, loc, sizes[dim], rest).getResult();
+  };
+  SmallVector<Value> many;
+  for (int64_t u = 0; u < kAccumulators; ++u)
+    llvm::append_range(many, init);
+  Value end4 = wholeSteps(
+      arith::MulIOp::create(builder, loc, lanes, constant(kAccumulators)));
+  auto unrolled = loop(zero, end4, kAccumulators, many);
+  SmallVector<Value> partial;
+  for (size_t i = 0; i < kinds->size(); ++i) {
+    Value sum = unrolled.getResult(i);
+    for (int64_t u = 1; u < kAccumulators; ++u)
+      sum = vector::makeArithReduction(
+          builder, loc, (*kinds)[i], sum,
+          unrolled.getResult(u * kinds->size() + i));
+    partial.push_back(sum);
+  }
+  Value end = wholeSteps(lanes);
+  auto single = loop(end4, end, 1, partial);
+  SmallVector<Value> results;
+  for (size_t i = 0; i < kinds->size(); ++i)
+    results.push_back(vector::ReductionOp::create(
+        builder, loc, (*kinds)[i], single.getResult(i), accumulators[i],
+        arith::FastMathFlags::reassoc));
+  return {results, end};
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> LoopEmitter::emitReductions(ArrayRef<unsigned> dims,
+                                               ValueRange accumulators) {
+  if (dims.empty())
+    return point(accumulators, Step());
+  unsigned dim = dims.front();
+  SmallVector<Value> start(accumulators);
+  Value lower = constant(0);
+  if (dims.size() == 1)
+    std::tie(start, lower) = emitVectorReduction(dim, accumulators);
+  auto loop = scf::ForOp::create(builder, loc, lower, sizes[dim], constant(1), start);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  ivs[dim] = loop.getInductionVar();
+  SmallVector<Value> results =
+      emitReductions(dims.drop_front(), loop.getRegionIterArgs());
+  scf::YieldOp::create(builder, loc, results);
+  return SmallVector<Value>(loop.getResults());
+}
+
+void LoopEmitter::emitPoint(const Step &step) {
+  if (reductions.empty()) {
+    point({}, step);
+    return;
+  }
+  SmallVector<OpOperand *> outputs = carriedOutputs();
+  SmallVector<Value> accumulators;
+  for (OpOperand *output : outputs)
+    accumulators.push_back(load(*output, step));
+  SmallVector<Value> results = emitReductions(reductions, accumulators);
+  for (auto [output, value] : llvm::zip(outputs, results))
+    memref::StoreOp::create(builder, loc, value, output->get(),
+                            indices(op.getMatchingIndexingMap(output)));
+}
+
+void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
+  auto loop = [&](Value from, Value to, Value stride, const Step &step) {
+    auto made = scf::ForOp::create(builder, loc, from, to, stride);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(made.getBody());
+    ivs[dim] = made.getInductionVar();
+    emitPoint(step);
+  };
+  // Every output must move along the vector; a reduction's inner loops are
+  // vectorized instead.
+  bool moves = reductions.empty() &&
+               llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &output) {
+                 return op.getMatchingIndexingMap(&output).isFunctionOfDim(dim);
+               });
+  if (VectorType shape = moves ? chooseVector(dim) : VectorType()) {
+    Value lanes = vectorSize(shape);
+    Value count = arith::SubIOp::create(builder, loc, upper, lower);
+    Value rest = arith::RemUIOp::create(builder, loc, count, lanes);
+    Value end = arith::SubIOp::create(builder, loc, upper, rest);
+    loop(lower, end, lanes, Step{shape, dim});
+    lower = end;
+  }
+  loop(lower, upper, constant(1), Step());
+}
+
+void LoopEmitter::emitParallel(ArrayRef<unsigned> dims) {
+  if (dims.empty())
+    return emitPoint(Step());
+  if (dims.size() == 1)
+    return emitInnermost(dims.front(), constant(0), sizes[dims.front()]);
+  auto loop = scf::ForOp::create(builder, loc, constant(0), sizes[dims.front()],
+                                 constant(1));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  ivs[dims.front()] = loop.getInductionVar();
+  emitParallel(dims.drop_front());
+}
+
+void LoopEmitter::emit() {
+  SmallVector<Range> ranges = op.createLoopRanges(builder, loc);
+  SmallVector<unsigned> parallel;
+  for (auto [dim, type] : llvm::enumerate(op.getIteratorTypesArray()))
+    (type == utils::IteratorType::parallel ? parallel : reductions)
+        .push_back(dim);
+  ivs.resize(ranges.size());
+  Value work = constant(std::max<size_t>(
+      1, llvm::range_size(op->getRegion(0).front().without_terminator())));
+  for (Range &range : ranges) {
+    sizes.push_back(getValueOrCreateConstantIndexOp(builder, loc, range.size));
+    work = arith::MulIOp::create(builder, loc, work, sizes.back());
+  }
+  if (parallel.empty())
+    return emitPoint(Step());
+
+  // The last parallel dimension is the contiguous one as a rule: it stays
+  // inside for vectors, unless rows are reduced inside it.
+  ArrayRef<unsigned> dims = parallel;
+  if (dims.size() == 1 && reductions.empty()) {
+    unsigned dim = dims.front();
+    createParallelLoop(
+        builder, loc, constant(0), sizes[dim], constant(kChunk), work,
+        [&](OpBuilder &, Location, ValueRange starts) {
+          Value left =
+              arith::SubIOp::create(builder, loc, sizes[dim], starts[0]);
+          Value count =
+              arith::MinSIOp::create(builder, loc, left, constant(kChunk));
+          emitInnermost(
+              dim, starts[0],
+              arith::AddIOp::create(builder, loc, starts[0], count));
+        });
+    return;
+  }
+  size_t outer = reductions.empty() ? dims.size() - 1 : dims.size();
+  SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)), upper;
+  for (unsigned dim : dims.take_front(outer))
+    upper.push_back(sizes[dim]);
+  createParallelLoop(builder, loc, lower, upper, steps, work,
+                     [&](OpBuilder &, Location, ValueRange outerIvs) {
+                       for (auto [dim, iv] : llvm::zip(dims, outerIvs))
+                         ivs[dim] = iv;
+                       emitParallel(dims.drop_front(outer));
+                     });
+}

@@ -1,0 +1,94 @@
+//===- LoopEmitter.h - loops of one linalg op on buffers --------*- C++ -*-===//
+//
+// What both the scalar and the vector form of a loop body need to know: the op,
+// the sizes and the induction variables. Private to the kernel passes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BUDDY_KERNEL_LOOPEMITTER_H
+#define BUDDY_KERNEL_LOOPEMITTER_H
+
+#include "buddy/Target/TargetInfo.h"
+#include "buddy/Transforms/Passes.h"
+#include <optional>
+
+namespace buddy {
+
+/// Emits one linalg op as loops: parallel dimensions outside, of which the
+/// leading ones form an OpenMP loop, reductions inside with their accumulators
+/// in registers. The innermost loop works on vectors where every operand is
+/// contiguous or constant along it, and on scalars for the rest of its range.
+class LoopEmitter {
+public:
+  LoopEmitter(mlir::OpBuilder &builder, mlir::linalg::LinalgOp op,
+              const TargetInfo &target)
+      : builder(builder), loc(op.getLoc()), op(op), target(target) {}
+
+  void emit();
+
+private:
+  /// One step of a loop body: an element, or a vector of them along
+  /// dimension `dim`.
+  struct Step {
+    mlir::VectorType shape; ///< Of any element type; null for an element.
+    unsigned dim = 0;
+
+    /// The step's vector of so typed elements.
+    mlir::VectorType of(mlir::Type element) const {
+      return mlir::VectorType::get(shape.getShape(), element,
+                                   shape.getScalableDims());
+    }
+  };
+
+  mlir::Value constant(int64_t v) {
+    return mlir::arith::ConstantIndexOp::create(builder, loc, v);
+  }
+  /// `map` applied to the current induction variables.
+  llvm::SmallVector<mlir::Value> indices(mlir::AffineMap map);
+  /// An operand at the current point.
+  mlir::Value load(mlir::OpOperand &operand, const Step &step);
+  /// True if the output is an accumulator: it stays at one element while the
+  /// reductions run. Others are written at each point.
+  bool isCarried(mlir::OpOperand &output);
+  /// The accumulators, in the op's order.
+  llvm::SmallVector<mlir::OpOperand *> carriedOutputs();
+  /// Loads what is not carried, computes, stores; returns the new carried values.
+  llvm::SmallVector<mlir::Value> point(mlir::ValueRange carried,
+                                       const Step &step);
+  /// The op's body once; accumulators and results are of the step's shape.
+  llvm::SmallVector<mlir::Value> body(mlir::ValueRange accumulators,
+                                      const Step &step);
+  /// A value of the step's shape, the same in all lanes.
+  mlir::Value broadcast(mlir::Value v, const Step &step);
+
+  /// The vector that the innermost loop over `dim` can use, or null.
+  mlir::VectorType chooseVector(unsigned dim);
+  bool canVectorizeBody(unsigned dim);
+  /// The combining operation of each carried output, if all are known.
+  std::optional<llvm::SmallVector<mlir::vector::CombiningKind>> combiners();
+
+  void emitParallel(llvm::ArrayRef<unsigned> dims);
+  /// The innermost parallel loop over lower <= iv < upper.
+  void emitInnermost(unsigned dim, mlir::Value lower, mlir::Value upper);
+  void emitPoint(const Step &step);
+  llvm::SmallVector<mlir::Value>
+  emitReductions(llvm::ArrayRef<unsigned> dims, mlir::ValueRange accumulators);
+  /// The innermost reduction loop by vectors as far as whole vectors go;
+  /// returns the combined accumulators and where the rest begins.
+  std::pair<llvm::SmallVector<mlir::Value>, mlir::Value>
+  emitVectorReduction(unsigned dim, mlir::ValueRange accumulators);
+  /// Elements in a vector, as an index; vscale counted.
+  mlir::Value vectorSize(mlir::VectorType type);
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+  mlir::linalg::LinalgOp op;
+  const TargetInfo &target;
+  llvm::SmallVector<mlir::Value> sizes; ///< Trip count of each dimension.
+  llvm::SmallVector<mlir::Value> ivs;   ///< Induction variable of each.
+  llvm::SmallVector<unsigned> reductions;
+};
+
+} // namespace buddy
+
+#endif // BUDDY_KERNEL_LOOPEMITTER_H
