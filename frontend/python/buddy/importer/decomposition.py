@@ -37,6 +37,14 @@ _KEPT = (
     aten.native_layer_norm.default,
     aten.native_group_norm.default,
     aten._softmax.default,
+    aten.searchsorted.Tensor,
+    aten.bucketize.Tensor,
+    aten.median.default,
+    aten.unfold.default,
+    # Their decomposition fails on constants, which are no fake tensors.
+    aten.detach.default,
+    aten.lift.default,
+    aten.lift_fresh.default,
 )
 
 

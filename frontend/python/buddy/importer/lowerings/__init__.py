@@ -1,6 +1,7 @@
 """Lowering rules, one file for each family of operators; importing this registers them."""
 
 from . import (  # noqa: F401
+    activations,
     assertion,
     attention_norm,
     contraction,

@@ -302,7 +302,11 @@ def _avg_pool(
                 covered = arith.muli(covered, window_size(i))
             integer = arith.index_cast(ir.IntegerType.get_signless(64), covered)
             divisor = scalars.cast(integer, torch.int64, compute)
-        return scalars.cast(scalars.true_divide(compute, value, divisor), compute, x.dtype)
+        if types.is_integer(compute):
+            mean = scalars.divide(compute, value, divisor, "trunc")
+        else:
+            mean = scalars.true_divide(compute, value, divisor)
+        return scalars.cast(mean, compute, x.dtype)
 
     def window_size(i: int) -> ir.Value:
         start = arith.subi(

@@ -22,10 +22,11 @@ from ..builder import PARALLEL, Builder, loop_index
 from ..errors import Unsupported
 from ..registry import lowers
 from ..values import Tensor
+from . import functions
 from .common import check_all
+from .functions import ScalarFunction
 
 aten = torch.ops.aten
-ScalarFunction = Callable[..., ir.Value]
 
 
 @functools.cache
@@ -100,120 +101,6 @@ def _constant_like(value: float) -> Callable[[torch.dtype], ir.Value]:
     return lambda dtype: scalars.constant(value, dtype)
 
 
-# ---- scalar functions ----------------------------------------------------------------------
-
-
-def _sigmoid(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    one = scalars.constant(1.0, dtype)
-    return arith.divf(one, arith.addf(one, math.exp(arith.negf(x))))
-
-
-def _silu(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    one = scalars.constant(1.0, dtype)
-    return arith.divf(x, arith.addf(one, math.exp(arith.negf(x))))
-
-
-def _relu(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    return scalars.maximum(dtype, x, scalars.constant(0, dtype))
-
-
-def _sign(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    zero = scalars.constant(0, dtype)
-    positive = scalars.cast(scalars.compare("gt", x, zero, dtype), torch.bool, dtype)
-    if dtype is torch.bool:
-        return x
-    negative = scalars.cast(scalars.compare("lt", x, zero, dtype), torch.bool, dtype)
-    return scalars.sub(dtype, positive, negative)
-
-
-def _abs(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    if types.is_float(dtype):
-        return math.absf(x)
-    if types.is_unsigned(dtype):
-        return x
-    negative = scalars.compare("lt", x, scalars.constant(0, dtype), dtype)
-    return arith.select(negative, scalars.neg(dtype, x), x)
-
-
-def _rounding(function: Callable[[ir.Value], ir.Value]) -> ScalarFunction:
-    return lambda dtype, x: function(x) if types.is_float(dtype) else x
-
-
-def _reciprocal(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    return scalars.true_divide(dtype, scalars.constant(1.0, dtype), x)
-
-
-def _bitwise_not(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    return arith.xori(x, scalars.constant(True if dtype is torch.bool else -1, dtype))
-
-
-def _gelu(approximate: str) -> ScalarFunction:
-    def exact(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-        half, one = scalars.constant(0.5, dtype), scalars.constant(1.0, dtype)
-        root = scalars.constant(0.7071067811865476, dtype)
-        inner = arith.addf(one, math.erf(arith.mulf(x, root)))
-        return arith.mulf(arith.mulf(x, half), inner)
-
-    def tanh(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-        half, one = scalars.constant(0.5, dtype), scalars.constant(1.0, dtype)
-        beta = scalars.constant(0.7978845608028654, dtype)
-        kappa = scalars.constant(0.044715, dtype)
-        cube = arith.mulf(arith.mulf(x, x), x)
-        inner = arith.mulf(beta, arith.addf(x, arith.mulf(kappa, cube)))
-        return arith.mulf(arith.mulf(half, x), arith.addf(one, math.tanh(inner)))
-
-    return tanh if approximate == "tanh" else exact
-
-
-def _is_inf(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    if not types.is_float(dtype):
-        return scalars.constant(False, torch.bool)
-    return scalars.compare(
-        "eq", math.absf(x), scalars.constant(scalars.highest(dtype), dtype), dtype
-    )
-
-
-def _is_nan(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    return scalars.is_nan(x) if types.is_float(dtype) else scalars.constant(False, torch.bool)
-
-
-def _comparison(kind: str) -> ScalarFunction:
-    return lambda dtype, x, y: scalars.compare(kind, x, y, dtype)
-
-
-def _truth(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    return scalars.cast(x, dtype, torch.bool)
-
-
-def _logical(function: Callable[..., ir.Value]) -> ScalarFunction:
-    return lambda dtype, *xs: function(*[_truth(dtype, x) for x in xs])
-
-
-def _float_maximum(dtype: torch.dtype, a: ir.Value, b_: ir.Value) -> ir.Value:
-    return arith.maxnumf(a, b_) if types.is_float(dtype) else scalars.maximum(dtype, a, b_)
-
-
-def _float_minimum(dtype: torch.dtype, a: ir.Value, b_: ir.Value) -> ir.Value:
-    return arith.minnumf(a, b_) if types.is_float(dtype) else scalars.minimum(dtype, a, b_)
-
-
-def _shift(side: str) -> ScalarFunction:
-    """Shift that is defined for any count: all bits, or all but the sign, go out."""
-
-    def emit(dtype: torch.dtype, x: ir.Value, count: ir.Value) -> ir.Value:
-        limit = scalars.constant(types.bit_width(dtype) - 1, dtype)
-        inside = arith.cmpi(arith.CmpIPredicate.ule, count, limit)
-        safe = arith.select(inside, count, limit)
-        zero = scalars.constant(0, dtype)
-        if side == "left":
-            return arith.select(inside, arith.shli(x, safe), zero)
-        if types.is_unsigned(dtype):
-            return arith.select(inside, arith.shrui(x, safe), zero)
-        return arith.shrsi(x, safe)
-
-    return emit
-
-
 # ---- tables: operator -> scalar function -----------------------------------------------------
 
 _INT_TO_FLOAT = {
@@ -243,21 +130,22 @@ _INT_TO_FLOAT = {
 }
 _UNARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     **{op: (_unary(function), Kind.INT_TO_FLOAT) for op, function in _INT_TO_FLOAT.items()},
-    aten.sigmoid.default: (_sigmoid, Kind.INT_TO_FLOAT),
-    aten.reciprocal.default: (_reciprocal, Kind.INT_TO_FLOAT),
-    aten.silu.default: (_silu, Kind.DEFAULT),
-    aten.relu.default: (_relu, Kind.DEFAULT),
+    aten.sigmoid.default: (functions.sigmoid, Kind.INT_TO_FLOAT),
+    aten.reciprocal.default: (functions.reciprocal, Kind.INT_TO_FLOAT),
+    aten.silu.default: (functions.silu, Kind.DEFAULT),
+    aten.relu.default: (functions.relu, Kind.DEFAULT),
     aten.neg.default: (scalars.neg, Kind.DEFAULT),
-    aten.abs.default: (_abs, Kind.DEFAULT),
-    aten.sign.default: (_sign, Kind.DEFAULT),
-    aten.ceil.default: (_rounding(math.ceil), Kind.DEFAULT),
-    aten.floor.default: (_rounding(math.floor), Kind.DEFAULT),
-    aten.trunc.default: (_rounding(math.trunc), Kind.DEFAULT),
-    aten.round.default: (_rounding(math.roundeven), Kind.DEFAULT),
-    aten.bitwise_not.default: (_bitwise_not, Kind.DEFAULT),
-    aten.logical_not.default: (_logical(scalars.logical_not), Kind.ALWAYS_BOOL),
-    aten.isinf.default: (_is_inf, Kind.ALWAYS_BOOL),
-    aten.isnan.default: (_is_nan, Kind.ALWAYS_BOOL),
+    aten.abs.default: (functions.abs, Kind.DEFAULT),
+    aten.sign.default: (functions.sign, Kind.DEFAULT),
+    aten.ceil.default: (functions.rounding(math.ceil), Kind.DEFAULT),
+    aten.floor.default: (functions.rounding(math.floor), Kind.DEFAULT),
+    aten.trunc.default: (functions.rounding(math.trunc), Kind.DEFAULT),
+    aten.round.default: (functions.rounding(math.roundeven), Kind.DEFAULT),
+    aten.bitwise_not.default: (functions.bitwise_not, Kind.DEFAULT),
+    aten.signbit.default: (functions.signbit, Kind.ALWAYS_BOOL),
+    aten.logical_not.default: (functions.logical(scalars.logical_not), Kind.ALWAYS_BOOL),
+    aten.isinf.default: (functions.is_inf, Kind.ALWAYS_BOOL),
+    aten.isnan.default: (functions.is_nan, Kind.ALWAYS_BOOL),
 }
 _COMPARISONS = {
     kind: [getattr(getattr(aten, kind), overload) for overload in ("Tensor", "Scalar")]
@@ -265,7 +153,7 @@ _COMPARISONS = {
 }
 _BINARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     **{
-        op: (_comparison(kind), Kind.ALWAYS_BOOL)
+        op: (functions.comparison(kind), Kind.ALWAYS_BOOL)
         for kind, ops in _COMPARISONS.items()
         for op in ops
     },
@@ -275,12 +163,15 @@ _BINARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     aten.div.Scalar: (scalars.true_divide, Kind.INT_TO_FLOAT),
     aten.maximum.default: (scalars.maximum, Kind.DEFAULT),
     aten.minimum.default: (scalars.minimum, Kind.DEFAULT),
-    aten.fmax.default: (_float_maximum, Kind.DEFAULT),
-    aten.fmin.default: (_float_minimum, Kind.DEFAULT),
+    aten.fmax.default: (functions.float_maximum, Kind.DEFAULT),
+    aten.fmin.default: (functions.float_minimum, Kind.DEFAULT),
     aten.atan2.default: (lambda dtype, y, x: math.atan2(y, x), Kind.INT_TO_FLOAT),
-    aten.logical_and.default: (_logical(arith.andi), Kind.ALWAYS_BOOL),
-    aten.logical_or.default: (_logical(arith.ori), Kind.ALWAYS_BOOL),
-    aten.logical_xor.default: (_logical(arith.xori), Kind.ALWAYS_BOOL),
+    aten.copysign.Tensor: (lambda dtype, x, y: math.copysign(x, y), Kind.INT_TO_FLOAT),
+    aten.copysign.Scalar: (lambda dtype, x, y: math.copysign(x, y), Kind.INT_TO_FLOAT),
+    aten.hypot.default: (functions.hypot, Kind.DEFAULT),
+    aten.logical_and.default: (functions.logical(arith.andi), Kind.ALWAYS_BOOL),
+    aten.logical_or.default: (functions.logical(arith.ori), Kind.ALWAYS_BOOL),
+    aten.logical_xor.default: (functions.logical(arith.xori), Kind.ALWAYS_BOOL),
 }
 for _name, _function in (("and", arith.andi), ("or", arith.ori), ("xor", arith.xori)):
     for _overload in ("Tensor", "Scalar"):
@@ -292,7 +183,29 @@ for _side, _symbol in (("left", "l"), ("right", "r")):
     _shifts = getattr(aten, f"bitwise_{_side}_shift")
     _operators = getattr(aten, f"__{_symbol}shift__")
     for _op in (_shifts.Tensor, _shifts.Tensor_Scalar, _operators.Tensor, _operators.Scalar):
-        _BINARY[_op] = (_shift(_side), Kind.DEFAULT)
+        _BINARY[_op] = (functions.shift(_side), Kind.DEFAULT)
+
+
+# Operators of torch._prims, which PyTorch's reference decompositions end in.
+prims = torch.ops.prims
+_PRIMS_UNARY = (
+    *("abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor").split(),
+    *("log log10 log1p log2 neg reciprocal round rsqrt sign signbit sin sinh sqrt tan").split(),
+    *("tanh trunc bitwise_not").split(),
+)
+for _name in _PRIMS_UNARY:
+    _UNARY[getattr(prims, _name).default] = _UNARY[getattr(aten, _name).default]
+_UNARY[prims.isfinite.default] = (functions.is_finite, Kind.ALWAYS_BOOL)
+for _name in ("atan2", "fmax", "fmin", "hypot", "maximum", "minimum"):
+    _BINARY[getattr(prims, _name).default] = _BINARY[getattr(aten, _name).default]
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "mul"):
+    _BINARY[getattr(prims, _name).default] = _BINARY[getattr(aten, _name).Tensor]
+for _name in ("and", "or", "xor"):
+    _BINARY[getattr(prims, f"bitwise_{_name}").default] = _BINARY[
+        getattr(aten, f"bitwise_{_name}").Tensor
+    ]
+_BINARY[prims.add.default] = (scalars.add, Kind.DEFAULT)
+_BINARY[prims.sub.default] = (scalars.sub, Kind.DEFAULT)
 
 
 def _no_complex(node: torch.fx.Node) -> str | None:
@@ -382,7 +295,24 @@ def _div_mode(b: Builder, x: Any, y: Any, rounding_mode: str | None) -> Tensor:
     if rounding_mode is None:
         return elementwise(b, [x, y], scalars.true_divide, Kind.INT_TO_FLOAT)
     _check_divisor(b, [x, y], "div")
-    return elementwise(b, [x, y], lambda dtype, p, q: scalars.divide(dtype, p, q, rounding_mode))
+    narrow = _narrow_dtype([x, y])
+
+    def divide(dtype: torch.dtype, p: ir.Value, q: ir.Value) -> ir.Value:
+        if narrow is None or rounding_mode != "trunc":
+            return scalars.divide(dtype, p, q, rounding_mode)
+        # Eager truncates the quotient after it was rounded to the narrow dtype.
+        quotient = scalars.cast(arith.divf(p, q), dtype, narrow)
+        return math.trunc(scalars.cast(quotient, narrow, dtype))
+
+    return elementwise(b, [x, y], divide)
+
+
+@lowers(prims.div.default, condition=_no_complex)
+def _prims_div(b: Builder, x: Any, y: Any) -> Tensor:
+    """True division of floats, truncating division of integers."""
+    if types.is_integer(b.result_dtype()):
+        return _div_mode(b, x, y, "trunc")
+    return elementwise(b, [x, y], scalars.true_divide, Kind.INT_TO_FLOAT)
 
 
 @lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
@@ -390,7 +320,12 @@ def _floor_divide(b: Builder, x: Any, y: Any) -> Tensor:
     return _div_mode(b, x, y, "floor")
 
 
-@lowers(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+@lowers(
+    prims.remainder.default,
+    aten.remainder.Tensor,
+    aten.remainder.Scalar,
+    aten.remainder.Scalar_Tensor,
+)
 def _remainder(b: Builder, x: Any, y: Any) -> Tensor:
     _check_divisor(b, [x, y], "remainder")
     return elementwise(
@@ -401,7 +336,7 @@ def _remainder(b: Builder, x: Any, y: Any) -> Tensor:
     )
 
 
-@lowers(aten.fmod.Tensor, aten.fmod.Scalar)
+@lowers(prims.fmod.default, aten.fmod.Tensor, aten.fmod.Scalar)
 def _fmod(b: Builder, x: Any, y: Any) -> Tensor:
     _check_divisor(b, [x, y], "fmod")
     return elementwise(
@@ -419,52 +354,22 @@ def _pow_scalar(b: Builder, x: Tensor, exponent: Any) -> Tensor:
             if 0 <= exponent <= 8:
                 return scalars.power_by(dtype, base, int(exponent))
             if exponent in (-1, -2) and types.is_float(dtype):
-                return _reciprocal(dtype, scalars.power_by(dtype, base, -int(exponent)))
+                return functions.reciprocal(dtype, scalars.power_by(dtype, base, -int(exponent)))
         if exponent == 0.5:
             return math.sqrt(base)
         if exponent == -0.5:
             return math.rsqrt(base)
-        return _power(dtype, base, power)
+        return functions.power(dtype, base, power)
 
     return elementwise(b, [x, exponent], emit, round_numbers=True)
 
 
-@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, condition=_no_complex)
+@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, prims.pow.default, condition=_no_complex)
 def _pow(b: Builder, x: Any, y: Any) -> Tensor:
-    return elementwise(b, [x, y], _power)
+    return elementwise(b, [x, y], functions.power)
 
 
-def _power(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.Value:
-    if types.is_float(dtype):
-        return math.powf(base, exponent)
-    return _integer_power(dtype, base, exponent)
-
-
-def _integer_power(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.Value:
-    """Integer power by squaring; a negative exponent gives 0, or ±1 for base ±1, as in ATen."""
-    one, zero = scalars.constant(1, dtype), scalars.constant(0, dtype)
-    if dtype is torch.bool:
-        return arith.ori(base, scalars.logical_not(exponent))
-    result, factor, rest = one, base, exponent
-    for bit in range(types.bit_width(dtype)):
-        odd = scalars.compare("ne", arith.andi(rest, one), zero, dtype)
-        result = arith.select(odd, arith.muli(result, factor), result)
-        if bit + 1 < types.bit_width(dtype):
-            factor = arith.muli(factor, factor)
-            rest = arith.shrui(rest, one)
-    if types.is_unsigned(dtype):
-        return result
-    minus = scalars.constant(-1, dtype)
-    is_one = scalars.compare("eq", base, one, dtype)
-    is_minus = scalars.compare("eq", base, minus, dtype)
-    even = scalars.compare("eq", arith.andi(exponent, one), zero, dtype)
-    inverse = arith.select(is_minus, arith.select(even, one, minus), zero)
-    inverse = arith.select(is_one, one, inverse)
-    negative = scalars.compare("lt", exponent, zero, dtype)
-    return arith.select(negative, inverse, result)
-
-
-@lowers(aten.where.self)
+@lowers(aten.where.self, prims.where.default)
 def _where(b: Builder, condition: Tensor, x: Any, y: Any) -> Tensor:
     dtype = b.result_dtype()
 
@@ -517,64 +422,6 @@ def _clamp_max(b: Builder, x: Tensor, high: Any) -> Tensor:
 @lowers(aten.hardtanh.default)
 def _hardtanh(b: Builder, x: Tensor, low: Any, high: Any) -> Tensor:
     return _clamp(b, x, low, high)
-
-
-@lowers(aten.gelu.default)
-def _gelu_rule(b: Builder, x: Tensor, approximate: str) -> Tensor:
-    return elementwise(b, [x], _gelu(approximate))
-
-
-@lowers(aten.leaky_relu.default)
-def _leaky_relu(b: Builder, x: Tensor, slope: Any) -> Tensor:
-    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
-        positive = scalars.compare("gt", value, scalars.constant(0, dtype), dtype)
-        return arith.select(positive, value, arith.mulf(value, b.scalar(slope, dtype)))
-
-    return elementwise(b, [x], emit)
-
-
-@lowers(aten.elu.default)
-def _elu(b: Builder, x: Tensor, alpha: Any, scale: Any, input_scale: Any) -> Tensor:
-    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
-        zero = scalars.constant(0, dtype)
-        negative = math.expm1(arith.mulf(value, b.scalar(input_scale, dtype)))
-        negative = arith.mulf(negative, b.scalar(alpha * scale, dtype))
-        positive = arith.mulf(value, b.scalar(scale, dtype))
-        return arith.select(scalars.compare("gt", value, zero, dtype), positive, negative)
-
-    return elementwise(b, [x], emit)
-
-
-@lowers(aten.softplus.default)
-def _softplus(b: Builder, x: Tensor, beta: Any, threshold: Any) -> Tensor:
-    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
-        scale = b.scalar(beta, dtype)
-        scaled = arith.mulf(value, scale)
-        linear = scalars.compare("gt", scaled, b.scalar(threshold, dtype), dtype)
-        return arith.select(linear, value, arith.divf(math.log1p(math.exp(scaled)), scale))
-
-    return elementwise(b, [x], emit)
-
-
-@lowers(aten.hardsigmoid.default)
-def _hardsigmoid(b: Builder, x: Tensor) -> Tensor:
-    return elementwise(b, [x], _hardsigmoid_scalar)
-
-
-def _hardsigmoid_scalar(dtype: torch.dtype, value: ir.Value) -> ir.Value:
-    zero, three, six = (scalars.constant(c, dtype) for c in (0.0, 3.0, 6.0))
-    inner = scalars.minimum(dtype, scalars.maximum(dtype, arith.addf(value, three), zero), six)
-    return arith.divf(inner, six)
-
-
-@lowers(aten.hardswish.default)
-def _hardswish(b: Builder, x: Tensor) -> Tensor:
-    def emit(dtype: torch.dtype, value: ir.Value) -> ir.Value:
-        zero, three, six = (scalars.constant(c, dtype) for c in (0.0, 3.0, 6.0))
-        inner = scalars.minimum(dtype, scalars.maximum(dtype, arith.addf(value, three), zero), six)
-        return arith.divf(arith.mulf(value, inner), six)
-
-    return elementwise(b, [x], emit)
 
 
 @lowers(aten._to_copy.default)

@@ -10,8 +10,10 @@ from mlir import ir
 from mlir.dialects import arith, scf, tensor
 
 from .. import scalars, types
-from ..builder import PARALLEL, Builder, loop_index
+from ..builder import PARALLEL, REDUCTION, Builder, loop_index
+from ..errors import Unsupported
 from ..registry import lowers
+from ..symbols import product
 from ..values import Tensor
 from .common import normalize
 from .view import slice_dim
@@ -103,6 +105,98 @@ def _topk(
     dim = normalize(dim, x.rank)
     size = b.result_shape(0)[dim]
     return slice_dim(b, values, dim, 0, size), slice_dim(b, places, dim, 0, size)
+
+
+@lowers(aten.median.default)
+def _median(b: Builder, x: Tensor) -> Tensor:
+    """The lower median of all elements; NaN if one is NaN, as NaN sorts last."""
+    from ..shapes import reshape
+    from .view import select
+
+    count = product(x.shape)
+    if not isinstance(count, int) or count == 0:
+        raise Unsupported("the median of an empty tensor or of one of symbolic size")
+    values, _ = sort(b, reshape(b, x, (count,)), 0, False)
+    middle, last = select(b, values, 0, (count - 1) // 2), select(b, values, 0, count - 1)
+
+    def pick(value: ir.Value, top: ir.Value) -> ir.Value:
+        if not types.is_float(x.dtype):
+            return value
+        return arith.select(scalars.is_nan(top), top, value)
+
+    return b.pointwise([middle, last], (), x.dtype, pick)
+
+
+def _unsorted(node: torch.fx.Node) -> str | None:
+    if node.kwargs.get("sorter") is not None:
+        return "a sorter is not supported"
+    return None
+
+
+@lowers(aten.searchsorted.Tensor, condition=_unsorted)
+def _searchsorted(
+    b: Builder,
+    sequence: Tensor,
+    values: Tensor,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Tensor:
+    return search(b, sequence, values, right or side == "right")
+
+
+@lowers(aten.searchsorted.Scalar, condition=_unsorted)
+def _searchsorted_scalar(
+    b: Builder,
+    sequence: Tensor,
+    value: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Tensor:
+    scalar = b.full((), b.scalar(value, sequence.dtype), sequence.dtype)
+    values = Tensor.plain(scalar, sequence.dtype, ())
+    return search(b, sequence, values, right or side == "right")
+
+
+@lowers(aten.bucketize.Tensor)
+def _bucketize(
+    b: Builder, values: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    return search(b, boundaries, values, right)
+
+
+def search(b: Builder, sequence: Tensor, values: Tensor, right: bool) -> Tensor:
+    """Return how many elements of the last dimension stand before each value.
+
+    sequence: sorted, [..., N] with values' leading dimensions, or [N]. `right`: equal ones count.
+    Counting instead of bisecting makes every element the same straight work.
+    """
+    dtype, shape = b.result_dtype(), values.shape
+    common = torch.promote_types(sequence.dtype, values.dtype)
+    rank = len(shape) + 1
+    lead = [] if sequence.rank == 1 else list(range(rank - 2))
+    loops = [ir.AffineDimExpr.get(i) for i in range(rank)]
+    sequence_map = ir.AffineMap.get(rank, 0, [*[loops[i] for i in lead], loops[-1]])
+    own = ir.AffineMap.get(rank, 0, loops[:-1])
+    zero = scalars.constant(0, dtype)
+
+    def body(element: ir.Value, value: ir.Value, count: ir.Value) -> ir.Value:
+        element = scalars.cast(element, sequence.dtype, common)
+        value = scalars.cast(value, values.dtype, common)
+        after = scalars.compare("gt" if right else "ge", element, value, common)
+        before = scalars.cast(scalars.logical_not(after), torch.bool, dtype)
+        return scalars.add(dtype, count, before)
+
+    (result,) = b.generic(
+        [(b.value(sequence), sequence_map), (b.value(values), own)],
+        [(b.full(shape, zero, dtype), own)],
+        [PARALLEL] * (rank - 1) + [REDUCTION],
+        body,
+    )
+    return Tensor.plain(result, dtype, shape)
 
 
 def _before(dtype: torch.dtype, a: ir.Value, b_: ir.Value, descending: bool) -> ir.Value:

@@ -26,6 +26,8 @@ aten = torch.ops.aten
     aten.clone.default,
     aten.alias.default,
     aten.detach.default,
+    aten.lift.default,
+    aten.lift_fresh.default,
     aten.lift_fresh_copy.default,
     aten.contiguous.default,
 )
@@ -317,6 +319,26 @@ def min_zero(dim: Dim) -> int:
 def sum_(*dims: Dim) -> Dim:
     """Return the sum of sizes."""
     return as_dim(sum(dims[1:], dims[0]))
+
+
+@lowers(aten.unfold.default)
+def _unfold(b: Builder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    """Windows along a dimension; the place inside the window is a new last dimension."""
+    if x.rank == 0:
+        return x.unsqueeze(0)
+    shape = b.result_shape()
+    dim, rank = normalize(dim, x.rank), len(shape)
+    loops = [ir.AffineDimExpr.get(i) for i in range(rank)]
+    start = ir.AffineExpr.get_mul(loops[dim], step) if step != 1 else loops[dim]
+    places = loops[: rank - 1]
+    places[dim] = ir.AffineExpr.get_add(start, loops[-1])
+    (result,) = b.generic(
+        [(b.value(x), ir.AffineMap.get(rank, 0, places))],
+        [(b.empty(shape, x.dtype), ir.AffineMap.get_identity(rank))],
+        [PARALLEL] * rank,
+        lambda value, _: value,
+    )
+    return Tensor.plain(result, x.dtype, shape)
 
 
 @lowers(aten.diagonal.default)

@@ -1,0 +1,121 @@
+"""What stands between a graph and its function: argument types, constants, shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from mlir import ir
+from mlir.dialects import arith
+
+from . import types
+from .builder import Builder
+from .errors import Unsupported
+from .signature import ArgInfo, OutputInfo
+from .symbols import as_dim, as_dims, is_contiguous, static
+from .values import Tensor
+
+
+class Bases:
+    """Arguments by their storage, to find what a result is a view of."""
+
+    def __init__(self, enabled: bool):
+        self._enabled = enabled
+        self._by_storage: dict[int, tuple[torch.Tensor, int]] = {}
+
+    def add(self, meta: Any, arg: int) -> None:
+        if self._enabled and isinstance(meta, torch.Tensor):
+            self._by_storage.setdefault(meta.untyped_storage()._cdata, (meta, arg))
+
+    def is_whole(self, meta: torch.Tensor) -> bool:
+        """Tell whether a tensor starts where its storage does and is contiguous."""
+        return as_dim(meta.storage_offset()) == 0 and is_contiguous(
+            as_dims(meta.shape), as_dims(meta.stride())
+        )
+
+    def find(self, meta: torch.Tensor) -> OutputInfo | None:
+        """Return the result as a view of an argument, if it is one."""
+        base, arg = self._by_storage.get(meta.untyped_storage()._cdata, (None, 0))
+        if base is None or base.dtype != meta.dtype:
+            return None
+        offset = as_dim(meta.storage_offset() - base.storage_offset())
+        return OutputInfo(
+            "view",
+            arg,
+            shape=as_dims(meta.shape),
+            strides=as_dims(meta.stride()),
+            offset=offset,
+        )
+
+
+def constant_tensor(builder: Builder, value: torch.Tensor) -> Tensor:
+    """Return a constant's elements as a dense `arith.constant`."""
+    shape = tuple(value.shape)
+    type_ = builder.tensor_type(shape, value.dtype)
+    if value.numel() == 0:
+        return Tensor.plain(builder.empty(shape, value.dtype), value.dtype, shape)
+    if types.is_complex(value.dtype):
+        raise Unsupported("a complex constant tensor")
+    if value.dtype is torch.bool or types.is_integer(value.dtype):
+        elements = [int(x) for x in value.flatten().tolist()]
+        attributes = [_integer_attribute(type_.element_type, x) for x in elements]
+    else:
+        attributes = [
+            ir.FloatAttr.get(type_.element_type, x) for x in value.double().flatten().tolist()
+        ]
+    dense = ir.DenseElementsAttr.get(attributes, type_)
+    return Tensor.plain(arith.constant(type_, dense), value.dtype, shape)
+
+
+def _integer_attribute(type_: ir.Type, value: int) -> ir.IntegerAttr:
+    width = ir.IntegerType(type_).width
+    if width > 1:
+        value = (value + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+    return ir.IntegerAttr.get(type_, value)
+
+
+def argument_type(info: ArgInfo) -> ir.Type:
+    if info.kind == "size":
+        return ir.IntegerType.get_signless(64)
+    shape, element = [static(d) for d in info.shape], types.boundary_type(info.dtype)
+    if info.contiguous:
+        return ir.MemRefType.get(shape, element)
+    layout = ir.StridedLayoutAttr.get(0, [static(s) for s in info.strides])
+    return ir.MemRefType.get(shape, element, layout=layout)
+
+
+def argument_attributes(info: ArgInfo) -> ir.DictAttr:
+    attributes: dict[str, ir.Attribute] = {
+        "buddy.kind": ir.StringAttr.get(info.kind),
+        "buddy.name": ir.StringAttr.get(info.name),
+    }
+    if info.kind == "size":
+        attributes["buddy.shape"] = ir.ArrayAttr.get([ir.StringAttr.get(str(info.expr))])
+    else:
+        attributes["buddy.shape"] = ir.ArrayAttr.get(
+            [ir.StringAttr.get(text) for text in info.shape_strings]
+        )
+    if info.weight_offset is not None:
+        i64 = ir.IntegerType.get_signless(64)
+        attributes["buddy.weight_offset"] = ir.IntegerAttr.get(i64, info.weight_offset)
+    return ir.DictAttr.get(attributes)
+
+
+_VIEWS = {
+    "tensor.extract_slice",
+    "tensor.collapse_shape",
+    "tensor.expand_shape",
+    "tensor.cast",
+}
+
+
+def viewed_memory(value: ir.Value) -> ir.Value | None:
+    """Return the argument whose memory a value may share without having computed anything."""
+    while isinstance(value, ir.OpResult):
+        op = value.owner
+        if op.name == "bufferization.to_tensor":
+            return op.operands[0]
+        if op.name not in _VIEWS:
+            return None
+        value = op.operands[0]
+    return None
