@@ -1,4 +1,4 @@
-"""Numbers of compiled contractions against NumPy and torch, over shapes, layouts, dtypes, schedules.
+"""Numbers of compiled contractions: any shape, layout, dtype and schedule against torch.
 
 Every test compiles one module with many entry points through the whole pipeline and calls them
 with many sizes: 0, 1, sizes around a vector and around a register tile, and larger odd ones.
@@ -68,7 +68,9 @@ class Case:
 
         elements = [MLIR_TYPES[dtype] for dtype in self.dtypes]
         memrefs, tensors, attributes = [], [], []
-        for i, (map_, element, strides) in enumerate(zip(self.maps, elements, self.strides)):
+        for i, (map_, element, strides) in enumerate(
+            zip(self.maps, elements, self.strides, strict=True)
+        ):
             body = "".join(f"{s}x" for s in shape(map_)) + element
             layout = ""
             if strides is not None:
@@ -84,7 +86,9 @@ class Case:
         affine = [f"affine_map<({', '.join(dims)}) -> ({', '.join(m)})>" for m in self.maps]
         lines = [
             f"func.func @{name}("
-            + ", ".join(f"%m{i}: {t} {a}" for i, (t, a) in enumerate(zip(memrefs, attributes)))
+            + ", ".join(
+                f"%m{i}: {t} {a}" for i, (t, a) in enumerate(zip(memrefs, attributes, strict=True))
+            )
             + ") attributes {buddy.entry} {"
         ]
         for i in range(2):

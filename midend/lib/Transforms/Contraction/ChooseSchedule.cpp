@@ -4,6 +4,14 @@
 // Enters: linalg ops on tensors. Leaves: each contraction with a
 // `buddy.schedule`. All policy about contractions is here; the generators obey.
 //
+// Measured on one Zen 4 core (f32, ratio to torch 2.13, static weight sizes):
+// 128x576x576 1.1, 128x1536x576 1.1, 512x8192x2048 1.0 to 1.15, 300x300x300 1.1,
+// 33x577x1000 1.1; one row: 1536x576 1.4 to 1.6, 49152x576 1.15 where the
+// reduction is contiguous and 0.85 to 0.95 where the columns are. The tiles of
+// 128x576x576 have no spills. With all sizes dynamic 0.9 to 1, with spills
+// around the reduction loops. bf16 runs at the f32 rate, half of what bf16 dot
+// product instructions reach (those flush denormals).
+//
 //===----------------------------------------------------------------------===//
 
 #include "Contraction.h"
@@ -23,14 +31,15 @@ using namespace buddy;
 static ScheduleAttr chooseSchedule(const Contraction &c,
                                    const TargetInfo &target) {
   unsigned bits = c.accumulator.getIntOrFloatBitWidth();
-  auto isHalf = [](const Contraction::Operand &operand) {
-    return operand.elementType().isF16();
+  // bf16 operands are widened by shifts of integers; all else needs vectors of
+  // the type itself.
+  auto lacksVectors = [&](const Contraction::Operand &operand, bool isResult) {
+    Type type = operand.elementType();
+    return (type.isF16() && !target.hasHalfVectors(/*brain=*/false)) ||
+           (type.isBF16() && isResult && !target.hasHalfVectors(/*brain=*/true));
   };
-  // A scalable vector cannot be split into scalars, so that conversions must
-  // exist as instructions. (bf16 is widened by shifts.)
-  if (target.scalableVectors && target.isRISCV() &&
-      (isHalf(c.a) || isHalf(c.b) || isHalf(c.c)) &&
-      !target.hasFeature("zvfh") && !target.hasFeature("zvfhmin"))
+  if (lacksVectors(c.a, false) || lacksVectors(c.b, false) ||
+      lacksVectors(c.c, true))
     return {};
   int64_t mr, nr, vl;
   if (target.scalableVectors) {
