@@ -70,6 +70,13 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
     arguments.push_back(BUDDY_RUNTIME_DIR "/kmpc_gomp.c");
     arguments.push_back("-lgomp");
   }
+  // LLVM calls functions that GCC's run-time library has from version 13 on.
+  if (target.isRISCV() && !target.hasFeature("zfhmin") &&
+      !target.hasFeature("zfh")) {
+    arguments.push_back("-O2");
+    arguments.push_back("-fPIC");
+    arguments.push_back(BUDDY_RUNTIME_DIR "/half.c");
+  }
   arguments.push_back("-lm");
   for (const std::string &rpath : options.rpaths)
     arguments.push_back("-Wl,-rpath," + rpath);

@@ -21,6 +21,13 @@ bool TargetInfo::hasFeature(llvm::StringRef feature) const {
   return llvm::is_contained(parts, ("+" + feature).str());
 }
 
+bool TargetInfo::hasHalfVectors(bool brain) const {
+  if (!scalableVectors || !isRISCV())
+    return true;
+  return brain ? hasFeature("zvfbfmin")
+               : hasFeature("zvfh") || hasFeature("zvfhmin");
+}
+
 /// Cache size of the machine this runs on, or the default where the system
 /// does not tell.
 static uint64_t cacheBytes(int name, uint64_t fallback) {
@@ -79,7 +86,8 @@ static TargetInfo rv64gcv() {
   t.name = "rv64gcv";
   t.triple = "riscv64-unknown-linux-gnu";
   t.cpu = "generic-rv64";
-  // Plain +v runs at any VLEN of at least 128; +zvlNNNb would be wrong below NNN.
+  // Plain +v runs at any VLEN of at least 128; +zvlNNNb would be wrong below
+  // NNN.
   t.features = "+m,+a,+f,+d,+c,+v,+zicsr,+zifencei";
   t.abi = "lp64d";
   t.openmp = "gomp";
@@ -106,7 +114,6 @@ llvm::Expected<TargetInfo> buddy::getTargetInfo(llvm::StringRef name) {
   if (name == "rv64gcv")
     return rv64gcv();
   return llvm::createStringError(
-      llvm::inconvertibleErrorCode(),
-      "unknown target '%s'; known targets: %s", name.str().c_str(),
-      llvm::join(getTargetNames(), ", ").c_str());
+      llvm::inconvertibleErrorCode(), "unknown target '%s'; known targets: %s",
+      name.str().c_str(), llvm::join(getTargetNames(), ", ").c_str());
 }

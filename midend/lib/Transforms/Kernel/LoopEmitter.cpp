@@ -210,6 +210,19 @@ bool LoopEmitter::canVectorizeBody(unsigned dim) {
   return true;
 }
 
+bool LoopEmitter::usesHalfWithoutVectors() {
+  auto lacks = [&](Type type) {
+    Type element = getElementTypeOrSelf(type);
+    return (element.isF16() && !target.hasHalfVectors(/*brain=*/false)) ||
+           (element.isBF16() && !target.hasHalfVectors(/*brain=*/true));
+  };
+  if (llvm::any_of(op->getOperandTypes(), lacks))
+    return true;
+  return llvm::any_of(op->getRegion(0).front(), [&](Operation &inner) {
+    return llvm::any_of(inner.getResultTypes(), lacks);
+  });
+}
+
 VectorType LoopEmitter::chooseVector(unsigned dim) {
   if (!canVectorizeBody(dim))
     return {};
@@ -225,6 +238,8 @@ VectorType LoopEmitter::chooseVector(unsigned dim) {
     for (Type t : inner.getResultTypes())
       if (isa<FloatType>(t))
         bits = std::max(bits, t.getIntOrFloatBitWidth());
+  if (usesHalfWithoutVectors())
+    return {};
   int64_t lanes = target.vectorLength(bits);
   if (target.scalableVectors)
     lanes *= 2; // Register groups of two: fewer, longer steps.
