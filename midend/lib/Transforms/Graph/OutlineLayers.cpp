@@ -79,6 +79,29 @@ bool Group::isWorthwhile() const {
   });
 }
 
+/// Gives the layer's path to pure ops without one that lie between two of its
+/// ops: rewrites drop the attribute (a reshape that canonicalization replaced),
+/// and one such op would keep the whole layer inline.
+static void adoptOps(Block &block) {
+  llvm::DenseMap<Operation *, Attribute> behind;
+  auto pathOf = [](Operation *op) { return op->getAttr(buddy::kModuleAttr); };
+  for (Operation &op : block) {
+    if (pathOf(&op) || !isPure(&op) || isRematerializable(&op))
+      continue;
+    for (Value operand : op.getOperands())
+      if (Operation *def = operand.getDefiningOp())
+        if (Attribute path = pathOf(def) ? pathOf(def) : behind.lookup(def))
+          behind[&op] = path;
+  }
+  for (Operation &op : llvm::reverse(block))
+    if (Attribute path = behind.lookup(&op))
+      if (llvm::any_of(op.getUsers(), [&](Operation *user) {
+            Operation *owner = block.findAncestorOpInBlock(*user);
+            return owner && pathOf(owner) == path;
+          }))
+        op.setAttr(buddy::kModuleAttr, path);
+}
+
 /// Sizes computed in this layer but used by others too belong to no layer.
 void Group::releaseShared() {
   bool changed = true;
@@ -328,6 +351,7 @@ struct OutlineLayers : buddy::impl::OutlineLayersBase<OutlineLayers> {
   }
 
   void outline(func::FuncOp entry, SymbolTable &symbols, OpBuilder &builder) {
+    adoptOps(entry.getBody().front());
     llvm::MapVector<StringAttr, Group> groups;
     for (Operation &op : entry.getBody().front()) {
       auto path = op.getAttrOfType<StringAttr>(buddy::kModuleAttr);

@@ -44,7 +44,7 @@ func.func @caches(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>, %k0: tensor<?x4xf32>
 }
 
 // Left inline: layers that differ (a constant), and a layer between whose ops
-// an op of no layer stands in the data flow.
+// an op of another one stands in the data flow.
 
 // CHECK-LABEL: func.func @different
 // CHECK-NOT: call
@@ -66,12 +66,31 @@ func.func @different(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32
 func.func @not_convex(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {buddy.entry} {
   %e = tensor.empty() : tensor<4x4xf32>
   %a = linalg.matmul {buddy.module = "l.0"} ins(%x, %x : tensor<4x4xf32>, tensor<4x4xf32>) outs(%x : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %m = linalg.exp ins(%a : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %m = linalg.exp {buddy.module = "other"} ins(%a : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
   %b = linalg.matmul {buddy.module = "l.0"} ins(%m, %x : tensor<4x4xf32>, tensor<4x4xf32>) outs(%m : tensor<4x4xf32>) -> tensor<4x4xf32>
   %c = linalg.matmul {buddy.module = "l.1"} ins(%b, %b : tensor<4x4xf32>, tensor<4x4xf32>) outs(%b : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %n = linalg.exp ins(%c : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %n = linalg.exp {buddy.module = "other"} ins(%c : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
   %d = linalg.matmul {buddy.module = "l.1"} ins(%n, %b : tensor<4x4xf32>, tensor<4x4xf32>) outs(%n : tensor<4x4xf32>) -> tensor<4x4xf32>
   return %d : tensor<4x4xf32>
+}
+
+// An op that a rewrite left without a path belongs to the layer on both its sides.
+
+// CHECK-LABEL: func.func @lost_path
+// CHECK: %[[A:.*]] = call @lost_path.layer(
+// CHECK: call @lost_path.layer(%[[A]]
+func.func @lost_path(%x: tensor<4x4xf32>, %w: tensor<16xf32>) -> tensor<16xf32> attributes {buddy.entry} {
+  %e = tensor.empty() : tensor<16xf32>
+  %s = tensor.collapse_shape %x [[0, 1]] : tensor<4x4xf32> into tensor<16xf32>
+  %a = linalg.add {buddy.module = "l.0"} ins(%s, %w : tensor<16xf32>, tensor<16xf32>) outs(%e : tensor<16xf32>) -> tensor<16xf32>
+  %a2 = tensor.expand_shape %a [[0, 1]] output_shape [4, 4] : tensor<16xf32> into tensor<4x4xf32>
+  %b = linalg.matmul {buddy.module = "l.0"} ins(%a2, %a2 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%a2 : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b1 = tensor.collapse_shape %b [[0, 1]] {buddy.module = "l.0"} : tensor<4x4xf32> into tensor<16xf32>
+  %c = linalg.add {buddy.module = "l.1"} ins(%b1, %w : tensor<16xf32>, tensor<16xf32>) outs(%e : tensor<16xf32>) -> tensor<16xf32>
+  %c2 = tensor.expand_shape %c [[0, 1]] output_shape [4, 4] : tensor<16xf32> into tensor<4x4xf32>
+  %d = linalg.matmul {buddy.module = "l.1"} ins(%c2, %c2 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%c2 : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %d1 = tensor.collapse_shape %d [[0, 1]] {buddy.module = "l.1"} : tensor<4x4xf32> into tensor<16xf32>
+  return %d1 : tensor<16xf32>
 }
 
 // CHECK: func.func private @two_layers.layer(
