@@ -14,29 +14,16 @@
 #include "buddy/Text.h"
 #include "model.h"
 #include "options.h"
+#include "timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <string>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
 
-using Clock = std::chrono::steady_clock;
 using Tokens = std::vector<int64_t>;
-
-static double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// How many tokens took how long.
-struct Rate {
-  int64_t tokens = 0;
-  double seconds = 0;
-  double perSecond() const { return seconds > 0 ? tokens / seconds : 0; }
-};
 
 /// A model that remembers what it has read.
 class Reader {
@@ -173,15 +160,13 @@ static void run(Options &options) {
     writer.converse();
   else
     writer.proceed(readPrompt(options, text));
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
   std::fprintf(
       stderr,
       "load %.0f ms, prefill %lld tokens at %.1f/s, decode %lld tokens "
       "at %.1f/s, peak memory %ld MB\n",
       load * 1e3, static_cast<long long>(writer.prefill.tokens),
       writer.prefill.perSecond(), static_cast<long long>(writer.decode.tokens),
-      writer.decode.perSecond(), usage.ru_maxrss / 1024);
+      writer.decode.perSecond(), peakMemoryMB());
 }
 
 int main(int argc, char **argv) {
