@@ -73,3 +73,33 @@ _Float16 __truncdfhf2(double value) {
 }
 
 _Float16 __truncsfhf2(float value) { return __truncdfhf2(value); }
+
+EXPORT __bf16 __truncsfbf2(float value);
+EXPORT __bf16 __truncdfbf2(double value);
+
+__bf16 __truncsfbf2(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    bits |= 0x400000; /* so that a payload of low bits does not become zero */
+  else
+    bits +=
+        0x7fff + (bits >> 16 & 1); /* A carry makes infinity of the largest. */
+  const uint16_t b = (uint16_t)(bits >> 16);
+  __bf16 brain;
+  memcpy(&brain, &b, sizeof(brain));
+  return brain;
+}
+
+__bf16 __truncdfbf2(double value) {
+  /* Rounded to odd first, which a second rounding cannot tell from the exact
+   * value (Boldo and Melquiond, "When double rounding is odd", 2005). */
+  float rounded = (float)value;
+  const double back = rounded;
+  uint32_t bits;
+  memcpy(&bits, &rounded, sizeof(bits));
+  if (back != value && value == value && !(bits & 1))
+    bits += (back < value) == (value > 0) ? 1 : -1;
+  memcpy(&rounded, &bits, sizeof(rounded));
+  return __truncsfbf2(rounded);
+}

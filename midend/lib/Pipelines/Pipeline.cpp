@@ -113,12 +113,16 @@ static void buildLLVMPhase(OpPassManager &manager) {
   // region, and convert-scf-to-cf fails.
   cleanUp(manager);
   manager.addPass(createSCFToControlFlowPass());
+  functions().addPass(createExpandReshapes());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
   // bf16 arithmetic and math in f32 where the target has none; rounding to bf16
   // by integer arithmetic, since the compiler's own routine is not in every
   // C library.
   functions().addPass(math::createMathExtendToSupportedTypes());
+  arith::ArithEmulateUnsupportedFloatsOptions emulate;
+  emulate.sourceTypeStrs = {"bf16"};
+  manager.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
   arith::ArithExpandOpsPassOptions expand;
   expand.includeBf16 = true;
   manager.addPass(arith::createArithExpandOpsPass(expand));

@@ -27,22 +27,25 @@ namespace buddy {
 using namespace mlir;
 using namespace buddy;
 
-/// Nothing if the target has no vector instructions for the types.
 static ScheduleAttr chooseSchedule(const Contraction &c,
                                    const TargetInfo &target) {
   unsigned bits = c.accumulator.getIntOrFloatBitWidth();
-  // bf16 operands are widened by shifts of integers; all else needs vectors of
-  // the type itself.
+  // A scalable vector cannot be split into scalars, so that conversions must
+  // exist as instructions; bf16 operands are widened by shifts of integers.
   auto lacksVectors = [&](const Contraction::Operand &operand, bool isResult) {
     Type type = operand.elementType();
     return (type.isF16() && !target.hasHalfVectors(/*brain=*/false)) ||
-           (type.isBF16() && isResult && !target.hasHalfVectors(/*brain=*/true));
+           (type.isBF16() && isResult &&
+            !target.hasHalfVectors(/*brain=*/true));
   };
-  if (lacksVectors(c.a, false) || lacksVectors(c.b, false) ||
-      lacksVectors(c.c, true))
-    return {};
+  const bool scalable = target.scalableVectors && !lacksVectors(c.a, false) &&
+                        !lacksVectors(c.b, false) && !lacksVectors(c.c, true);
   int64_t mr, nr, vl;
-  if (target.scalableVectors) {
+  if (target.scalableVectors && !scalable) {
+    // An element at a time, accumulated in f32 as everywhere. One column has no
+    // edge and needs no masks.
+    mr = 4, nr = 1, vl = 1;
+  } else if (scalable) {
     // Four registers a vector: 7 rows of accumulators and one vector of B fill
     // 32 registers, and the rows' factors are scalars.
     mr = 7, nr = 1, vl = 4 * target.vectorLength(bits);
@@ -58,16 +61,16 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
   // pass over it.
   // Unrolled, the compiler loads several vectors of B early, which takes
   // registers that only the fixed-length tiles leave free (seen as spills).
-  int64_t ku = target.scalableVectors ? 1 : 4;
-  int64_t width = nr * vl * (target.scalableVectors ? 4 : 1);
+  int64_t ku = scalable ? 1 : 4;
+  int64_t width = nr * vl * (scalable ? 4 : 1);
   int64_t kc = llvm::bit_floor<uint64_t>(target.l1Bytes * 8 / (width * bits));
   kc = std::clamp<int64_t>(kc, 64, 512);
   int64_t mc = mr * 16;
   // RISC-V sums a vector by one slow instruction and has no cheap masks.
-  int64_t dotM = target.scalableVectors ? 0 : 8;
+  int64_t dotM = scalable ? 0 : 8;
   int64_t packM = mr * 4;
-  return ScheduleAttr::get(c.c.value.getContext(), mr, nr, vl,
-                           target.scalableVectors, mc, kc, ku, dotM, packM);
+  return ScheduleAttr::get(c.c.value.getContext(), mr, nr, vl, scalable, mc, kc,
+                           ku, dotM, packM);
 }
 
 namespace {
