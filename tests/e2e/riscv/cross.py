@@ -38,11 +38,13 @@ def missing_tools() -> list[str]:
     return [name for name, found in needed.items() if not found]
 
 
-def compile_program(sources: Sequence[Path], output: Path, *flags: str | Path) -> Path:
-    """Compile and link C++ for rv64gc."""
+def compile_program(
+    sources: Sequence[Path], output: Path, *flags: str | Path, language: str = "c++17"
+) -> Path:
+    """Compile and link for rv64gc."""
     command = [
         "clang++-22", "--target=riscv64-linux-gnu", "-march=rv64gc", "-fuse-ld=lld", "-O1",
-        "-std=c++17", "-Wall", "-Wextra", f"-I{INTERFACES}", *sources, *flags, "-o", output,
+        f"-std={language}", "-Wall", "-Wextra", f"-I{INTERFACES}", *flags, *sources, "-o", output,
     ]  # fmt: skip
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
