@@ -236,22 +236,23 @@ def _entry_method(entry: dict[str, Any], groups: list[_Group]) -> list[str]:
     for group in groups:
         if group.kind == "output":
             lines += _shape_method(group)
-    parameters, arguments = ["Context &ctx"], ["ctx"]
-    has_state = False
+    # Inputs and sizes, then the state, then outputs, each in the order of the C function.
+    given, results = ["Context &ctx"], []
+    arguments = ["ctx"]
     for group in groups:
         if group.kind == "size":
-            parameters.append(f"int64_t {group.name}")
+            given.append(f"int64_t {group.name}")
             arguments.append(group.name)
             continue
-        prefix = ""
-        if group.kind == "state":
-            if not has_state:
-                parameters.append("State &state")
-            has_state, prefix = True, "state."
-        else:
-            const = "const " if group.kind == "input" else ""
-            parameters.append(f"{const}{group.type} &{group.name}")
+        if group.kind == "input":
+            given.append(f"const {group.type} &{group.name}")
+        elif group.kind == "output":
+            results.append(f"{group.type} &{group.name}")
+        prefix = "state." if group.kind == "state" else ""
         arguments += [f"{prefix}{element}.descriptor()" for element in group.elements]
+    if any(group.kind == "state" for group in groups):
+        given.append("State &state")
+    parameters = [*given, *results]
     shapes = "; ".join(
         f"{group.name} {_shape_text(group.shape)}"
         for group in groups

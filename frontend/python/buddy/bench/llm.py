@@ -13,6 +13,7 @@ import os
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -69,19 +70,23 @@ def bench(
     from buddy.bench.runners import make_runners
 
     torch.set_num_threads(threads)
+    # transformers has begun to rename the argument, and still passes it on under the old name.
+    warnings.filterwarnings("ignore", message=".*past_key_values.*", category=FutureWarning)
     runners = make_runners(model, bundle, threads, prompt + decode)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(3, runners[0].vocab, (prompt,), generator=generator).tolist()
     figures = {runner.name: Figures() for runner in runners}
     for number in range(rounds + 1):  # the first one warms up
         for runner in runners:
-            print(f"\r  round {number}/{rounds} {runner.name:<12}", end="", file=sys.stderr)
+            if sys.stderr.isatty():
+                print(f"\r  round {number}/{rounds} {runner.name:<12}", end="", file=sys.stderr)
             measured = _round(runner, tokens, decode)
             if number:
                 figures[runner.name].prefill += measured.prefill
                 figures[runner.name].decode += measured.decode
             figures[runner.name].tokens = measured.tokens
-    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    if sys.stderr.isatty():
+        print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
     report = {
         "model": model,
         "threads": threads,
