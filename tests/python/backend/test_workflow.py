@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ SCRIPT = """
 
 def run(script: str, cache: Path, **environment: str) -> str:
     path = os.pathsep.join([str(PACKAGE_ROOT), str(Path(_buddy.__file__).parent)])
-    path = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")]))
+    more = environment.pop("PYTHONPATH", os.environ.get("PYTHONPATH"))
+    path = os.pathsep.join(filter(None, [path, more]))
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         env={**os.environ, "PYTHONPATH": path, "BUDDY_CACHE_DIR": str(cache), **environment},
@@ -66,11 +68,17 @@ def test_torn_library_is_compiled_again(tmp_path: Path) -> None:
 
 
 def test_found_by_name_without_an_import(tmp_path: Path) -> None:
-    from importlib.metadata import entry_points
-
-    if "buddy" not in entry_points(group="torch_dynamo_backends").names:
-        pytest.skip("the package is not installed")
-    output = run(textwrap.dedent(SCRIPT).replace("BACKEND", "'buddy'"), tmp_path)
+    # As pip would record it, so that the test also holds in a tree that is not installed.
+    project = tomllib.loads((PACKAGE_ROOT.parents[1] / "pyproject.toml").read_text())["project"]
+    info = tmp_path / "site" / "buddy-0.0.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: buddy\nVersion: 0.0.0\n")
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    script = textwrap.dedent(SCRIPT).replace("BACKEND", "'buddy'")
+    output = run(script, tmp_path / "cache", PYTHONPATH=str(tmp_path / "site"))
     assert output.split()[-4:] == ["0", "1", "1", "1"]
 
 
