@@ -21,11 +21,9 @@ bool TargetInfo::hasFeature(llvm::StringRef feature) const {
   return llvm::is_contained(parts, ("+" + feature).str());
 }
 
-bool TargetInfo::hasHalfVectors(bool brain) const {
-  if (!scalableVectors || !isRISCV())
-    return true;
-  return brain ? hasFeature("zvfbfmin")
-               : hasFeature("zvfh") || hasFeature("zvfhmin");
+bool TargetInfo::hasFloat16Vectors() const {
+  return !scalableVectors || !isRISCV() || hasFeature("zvfh") ||
+         hasFeature("zvfhmin");
 }
 
 /// Cache size of the machine this runs on, or the default where the system

@@ -116,16 +116,14 @@ static void buildLLVMPhase(OpPassManager &manager) {
   functions().addPass(createExpandReshapes());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
-  // bf16 arithmetic and math in f32 where the target has none; rounding to bf16
-  // by integer arithmetic, since the compiler's own routine is not in every
-  // C library.
+  // bf16 arithmetic and math in f32; then no bf16 at all, since LLVM rounds to it
+  // by a routine that is not in every C library.
   functions().addPass(math::createMathExtendToSupportedTypes());
   arith::ArithEmulateUnsupportedFloatsOptions emulate;
   emulate.sourceTypeStrs = {"bf16"};
   manager.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
-  arith::ArithExpandOpsPassOptions expand;
-  expand.includeBf16 = true;
-  manager.addPass(arith::createArithExpandOpsPass(expand));
+  manager.addPass(createExpandBFloat16());
+  manager.addPass(arith::createArithExpandOpsPass());
   manager.addPass(createConvertMathToLLVMPass());
   manager.addPass(createConvertMathToLibmPass());
   manager.addPass(createConvertVectorToLLVMPass());

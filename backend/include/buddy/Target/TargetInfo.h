@@ -43,10 +43,10 @@ struct TargetInfo {
   unsigned vectorLength(unsigned elementBits) const {
     return vectorBits / elementBits;
   }
-  /// Vectors of f16 (`brain`: of bf16) can be made, selected and converted.
-  /// Those of fixed length always can, if need be an element at a time; a
-  /// scalable vector cannot be split so.
-  bool hasHalfVectors(bool brain) const;
+  /// Vectors of f16 can be made, selected and converted. Those of fixed length
+  /// always can, if need be an element at a time; a scalable vector cannot be
+  /// split so. (bf16 is integers when LLVM sees it.)
+  bool hasFloat16Vectors() const;
 };
 
 /// The description of a target by name. `native` is the machine this runs on.

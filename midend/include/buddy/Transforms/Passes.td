@@ -190,6 +190,45 @@ def ExpandMath : Pass<"buddy-expand-math", "::mlir::func::FuncOp"> {
                            "::mlir::vector::VectorDialect", "::mlir::affine::AffineDialect"];
 }
 
+def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {
+  let summary = "lower memref.expand_shape to reinterpret_cast";
+  let description = [{
+    Sizes are taken from the op's output shape, strides from the source's strides and
+    the inner sizes. Upstream's `expand-strided-metadata` derives the sizes again and
+    cannot if two dimensions of a group are dynamic.
+
+    ```mlir
+    %r = memref.expand_shape %m [[0, 1], [2]] output_shape [%b, %t, 3] : …
+    // becomes
+    %base, %offset, %sizes:2, %strides:2 = memref.extract_strided_metadata %m
+    %r = memref.reinterpret_cast %base to offset: [0], sizes: [%b, %t, 3], strides: [%s, 3, 1]
+    ```
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+def ExpandBFloat16 : Pass<"buddy-expand-bf16", "::mlir::ModuleOp"> {
+  let summary = "replace bf16 by the 16-bit integers of its bits";
+  let description = [{
+    Conversions become shifts and integer rounding (to nearest, ties to even; a NaN
+    stays one); loads, stores, selects and constants move integers. From and to f64 by
+    way of f32. What computes in bf16 is an error: `arith-emulate-unsupported-floats`
+    and `math-extend-to-supported-types` go first.
+
+    ```mlir
+    %0 = vector.load %m[%i] : memref<?xbf16>, vector<8xbf16>
+    %1 = arith.extf %0 : vector<8xbf16> to vector<8xf32>
+    // becomes
+    %0 = vector.load %m[%i] : memref<?xi16>, vector<8xi16>
+    %1 = arith.extui %0 : vector<8xi16> to vector<8xi32>
+    %2 = arith.shli %1, %c16 : vector<8xi32>
+    %3 = arith.bitcast %2 : vector<8xi32> to vector<8xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect"];
+}
+
 def PlanMemory : Pass<"buddy-plan-memory", "::mlir::ModuleOp"> {
   let summary = "place all buffers of a call in one workspace, reusing dead ones";
   let description = [{
@@ -224,6 +263,7 @@ def EmitEntries : Pass<"buddy-emit-entries", "::mlir::ModuleOp"> {
     context's weights, errors are returned.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::cf::ControlFlowDialect",
                            "::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
                            "::mlir::memref::MemRefDialect"];
 }

@@ -30,16 +30,12 @@ using namespace buddy;
 static ScheduleAttr chooseSchedule(const Contraction &c,
                                    const TargetInfo &target) {
   unsigned bits = c.accumulator.getIntOrFloatBitWidth();
-  // A scalable vector cannot be split into scalars, so that conversions must
-  // exist as instructions; bf16 operands are widened by shifts of integers.
-  auto lacksVectors = [&](const Contraction::Operand &operand, bool isResult) {
-    Type type = operand.elementType();
-    return (type.isF16() && !target.hasHalfVectors(/*brain=*/false)) ||
-           (type.isBF16() && isResult &&
-            !target.hasHalfVectors(/*brain=*/true));
+  auto isHalf = [](const Contraction::Operand &operand) {
+    return operand.elementType().isF16();
   };
-  const bool scalable = target.scalableVectors && !lacksVectors(c.a, false) &&
-                        !lacksVectors(c.b, false) && !lacksVectors(c.c, true);
+  const bool scalable = target.scalableVectors &&
+                        (target.hasFloat16Vectors() ||
+                         !(isHalf(c.a) || isHalf(c.b) || isHalf(c.c)));
   int64_t mr, nr, vl;
   if (target.scalableVectors && !scalable) {
     // An element at a time, accumulated in f32 as everywhere. One column has no

@@ -210,16 +210,12 @@ bool LoopEmitter::canVectorizeBody(unsigned dim) {
   return true;
 }
 
-bool LoopEmitter::usesHalfWithoutVectors() {
-  auto lacks = [&](Type type) {
-    Type element = getElementTypeOrSelf(type);
-    return (element.isF16() && !target.hasHalfVectors(/*brain=*/false)) ||
-           (element.isBF16() && !target.hasHalfVectors(/*brain=*/true));
-  };
-  if (llvm::any_of(op->getOperandTypes(), lacks))
+bool LoopEmitter::usesFloat16() {
+  auto isHalf = [](Type type) { return getElementTypeOrSelf(type).isF16(); };
+  if (llvm::any_of(op->getOperandTypes(), isHalf))
     return true;
   return llvm::any_of(op->getRegion(0).front(), [&](Operation &inner) {
-    return llvm::any_of(inner.getResultTypes(), lacks);
+    return llvm::any_of(inner.getResultTypes(), isHalf);
   });
 }
 
@@ -238,7 +234,7 @@ VectorType LoopEmitter::chooseVector(unsigned dim) {
     for (Type t : inner.getResultTypes())
       if (isa<FloatType>(t))
         bits = std::max(bits, t.getIntOrFloatBitWidth());
-  if (usesHalfWithoutVectors())
+  if (!target.hasFloat16Vectors() && usesFloat16())
     return {};
   int64_t lanes = target.vectorLength(bits);
   if (target.scalableVectors)

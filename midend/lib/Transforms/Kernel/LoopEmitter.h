@@ -64,8 +64,7 @@ private:
   /// The vector that the innermost loop over `dim` can use, or null.
   mlir::VectorType chooseVector(unsigned dim);
   bool canVectorizeBody(unsigned dim);
-  /// A 16-bit float occurs of which the target has no vectors.
-  bool usesHalfWithoutVectors();
+  bool usesFloat16();
   /// The combining operation of each carried output, if all are known.
   std::optional<llvm::SmallVector<mlir::vector::CombiningKind>> combiners();
 
