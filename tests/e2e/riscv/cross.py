@@ -23,6 +23,14 @@ INTERFACES = ROOT / "frontend" / "interfaces"
 LLVM_BIN = Path("/usr/lib/llvm-22/bin")
 SYSROOT = Path("/usr/riscv64-linux-gnu")
 VLENS = (128, 256)
+# Element types by MLIR's names. NumPy has no bf16: bits in integers, converted here.
+NUMPY = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": np.uint16,
+    "i32": np.int32,
+}
 
 
 def missing_tools() -> list[str]:
@@ -84,6 +92,13 @@ def disassembly(library: Path) -> str:
     return subprocess.run(command, text=True, capture_output=True, check=True).stdout
 
 
+def architecture(library: Path) -> str:
+    """The instruction sets that a library says it uses, such as rv64i2p1_m2p0_…_zvl128b1p0."""
+    command = [LLVM_BIN / "llvm-readelf", "--arch-specific", library]
+    text = subprocess.run(command, text=True, capture_output=True, check=True).stdout
+    return next(line.split()[-1] for line in text.splitlines() if "rv64" in line)
+
+
 @dataclass
 class Call:
     """A call of an entry: its arguments are arrays and sizes; a result is written to an array."""
@@ -120,6 +135,19 @@ class Call:
                 )
                 reply = reply[size:]
         return reply
+
+
+def bf16(array: np.ndarray) -> np.ndarray:
+    """float32 to bits of bfloat16, rounded to nearest even; no NaN, no overflow."""
+    bits = np.ascontiguousarray(array).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """Any element type to float64, exactly."""
+    if array.dtype == np.uint16:
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float64)
 
 
 def _words(*values: int) -> bytes:

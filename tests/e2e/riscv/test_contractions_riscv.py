@@ -12,16 +12,9 @@ from pathlib import Path
 import cross
 import numpy as np
 import pytest
+from cross import NUMPY, bf16, wide
 from symbols import unexpected
 
-# Element types by MLIR's names. NumPy has no bf16: bits in integers, converted here.
-NUMPY = {
-    "f32": np.float32,
-    "f64": np.float64,
-    "f16": np.float16,
-    "bf16": np.uint16,
-    "i32": np.int32,
-}
 # Error of a sum relative to the sum of its terms' magnitudes.
 TOLERANCE = {"f32": 2e-6, "f64": 1e-14, "f16": 2e-3, "bf16": 1e-2, "i32": 0}
 
@@ -95,19 +88,6 @@ func.func @{name}({", ".join(arguments)}) attributes {{buddy.entry}} {{
 
     def _is_padded(self, i: int) -> bool:
         return self.padded and i < 2
-
-
-def bf16(array: np.ndarray) -> np.ndarray:
-    """float32 to bits of bfloat16, rounded to nearest even; no NaN, no overflow."""
-    bits = np.ascontiguousarray(array).view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-
-
-def wide(array: np.ndarray) -> np.ndarray:
-    """Any element type to float64, exactly."""
-    if array.dtype == np.uint16:
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    return array.astype(np.float64)
 
 
 def check(
@@ -192,6 +172,7 @@ def test_the_library_is_plain_vector_code(compiled: Compiled) -> None:
     for width in ("e32", "e64"):
         assert re.search(rf"vsetvli\b.*\b{width}\b", code)
     assert len(re.findall(r"\bvfmacc\.v[fv]\b", code)) > 50
-    # A length fixed when compiling would be right at one VLEN only.
-    assert "vsetivli" not in code or not re.search(r"\bvsetivli\b.*, (?:8|16), e32, m1\b", code)
+    # Code that counts on more than 128 bits would be wrong, silently, on a CPU that has no more.
+    assert "zvl128b" in cross.architecture(compiled.library)
+    assert not re.search(r"zvl(?!32b|64b|128b)", cross.architecture(compiled.library))
     assert unexpected(compiled.library, "gomp") == set()

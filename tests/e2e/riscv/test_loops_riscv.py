@@ -1,0 +1,108 @@
+"""Element-wise loops and reductions compiled for rv64gcv give NumPy's numbers under emulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cross
+import numpy as np
+import pytest
+from cross import NUMPY, bf16, wide
+
+SIZES = [(1, 1), (3, 7), (5, 33), (2, 64), (1, 131), (40, 17), (0, 5), (5, 0)]
+# Of one rounding to the type, and of exp.
+TOLERANCE = {"f32": 1e-6, "f64": 1e-14, "f16": 1e-3, "bf16": 8e-3}
+
+
+def module(dtype: str) -> str:
+    """y = exp(x) * 0.5 + x, and z = the sum, w = the maximum of each row of x, in f32 or f64."""
+    acc = "f64" if dtype == "f64" else "f32"
+    convert = dtype != acc
+    up = f"%f = arith.extf %l : {dtype} to {acc}" if convert else f"%f = arith.addf %l, %n0 : {acc}"
+    down = f"%d = arith.truncf %v : {acc} to {dtype}"
+    matrix, vector = (f"memref<?x?x{dtype}>", '["m", "n"]'), (f"memref<?x{acc}>", '["m"]')
+    arguments = ", ".join(
+        f'%{name}: {type_} {{buddy.kind = "{kind}", buddy.name = "{name}", buddy.shape = {shape}}}'
+        for name, kind, (type_, shape) in (
+            ("x", "input", matrix),
+            ("y", "output", matrix),
+            ("z", "output", vector),
+            ("w", "output", vector),
+        )
+    )
+    rows, all_ = "affine_map<(i, j) -> (i)>", "affine_map<(i, j) -> (i, j)>"
+
+    def reduce(result: str, initial: str, operation: str) -> str:
+        return f"""
+  %{result}e = tensor.empty(%m) : tensor<?x{acc}>
+  %{result}f = linalg.fill ins({initial} : {acc}) outs(%{result}e : tensor<?x{acc}>)
+    -> tensor<?x{acc}>
+  %{result}r = linalg.generic {{indexing_maps = [{all_}, {rows}],
+      iterator_types = ["parallel", "reduction"]}}
+    ins(%t : tensor<?x?x{dtype}>) outs(%{result}f : tensor<?x{acc}>) {{
+  ^bb0(%l: {dtype}, %o: {acc}):
+    {up}
+    %s = {operation} %f, %o : {acc}
+    linalg.yield %s : {acc}
+  }} -> tensor<?x{acc}>
+  bufferization.materialize_in_destination %{result}r in restrict writable %{result}
+    : (tensor<?x{acc}>, memref<?x{acc}>) -> ()"""
+
+    return f"""
+func.func @{dtype}({arguments}) attributes {{buddy.entry}} {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n0 = arith.constant -0.0 : {acc}
+  %zero = arith.constant 0.0 : {acc}
+  %half = arith.constant 0.5 : {acc}
+  %least = arith.constant -1.0e+4 : {acc}
+  %t = bufferization.to_tensor %x restrict : memref<?x?x{dtype}> to tensor<?x?x{dtype}>
+  %m = memref.dim %x, %c0 : memref<?x?x{dtype}>
+  %n = memref.dim %x, %c1 : memref<?x?x{dtype}>
+  %e = tensor.empty(%m, %n) : tensor<?x?x{dtype}>
+  %r = linalg.generic {{indexing_maps = [{all_}, {all_}],
+      iterator_types = ["parallel", "parallel"]}}
+    ins(%t : tensor<?x?x{dtype}>) outs(%e : tensor<?x?x{dtype}>) {{
+  ^bb0(%l: {dtype}, %o: {dtype}):
+    {up}
+    %g = math.exp %f : {acc}
+    %h = arith.mulf %g, %half : {acc}
+    %v = arith.addf %h, %f : {acc}
+    {down if convert else ""}
+    linalg.yield {"%d" if convert else "%v"} : {dtype}
+  }} -> tensor<?x?x{dtype}>
+  bufferization.materialize_in_destination %r in restrict writable %y
+    : (tensor<?x?x{dtype}>, memref<?x?x{dtype}>) -> ()
+  {reduce("z", "%zero", "arith.addf")}
+  {reduce("w", "%least", "arith.maximumf")}
+  return
+}}"""
+
+
+@pytest.fixture(scope="module")
+def library(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = "\n".join(module(dtype) for dtype in TOLERANCE)
+    return cross.compile_library(source, tmp_path_factory.mktemp("loops"))
+
+
+@pytest.mark.parametrize("vlen", cross.VLENS)
+def test_loops_of_any_size(caller: Path, library: Path, vlen: int) -> None:
+    random = np.random.default_rng(1)
+    calls = []
+    for dtype in TOLERANCE:
+        acc = np.float64 if dtype == "f64" else np.float32
+        for number, (m, n) in enumerate(SIZES):
+            x = random.standard_normal((m, n)).astype(np.float32)
+            x = bf16(x) if dtype == "bf16" else x.astype(NUMPY[dtype])
+            out = [np.zeros_like(x), np.zeros(m, acc), np.zeros(m, acc)]
+            calls.append(cross.Call(dtype, [x, *out], threads=1 + number % 2))
+    cross.run_calls(caller, library, vlen, calls)
+    for call in calls:
+        what = f"{call.entry}, {np.shape(call.arguments[0])}, VLEN {vlen}"
+        assert call.code == 0, f"{what}: {call.message}"
+        x, (y, z, w) = wide(call.arguments[0]), map(wide, call.results[1:])
+        tolerance = TOLERANCE[call.entry]
+        np.testing.assert_allclose(y, np.exp(x) * 0.5 + x, tolerance, tolerance, err_msg=what)
+        exact = min(tolerance, 1e-5)
+        np.testing.assert_allclose(z, x.sum(1), exact, exact, err_msg=what)
+        np.testing.assert_array_equal(w, x.max(1, initial=-1e4), err_msg=what)
