@@ -7,6 +7,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/Triple.h"
 
 #ifndef BUDDY_LLVM_TOOLS_DIR
@@ -84,7 +85,16 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
                    options.extraArguments.end());
   if (Error error = run(clang, arguments)) {
     sys::fs::remove(temporary);
-    return error;
+    if (Triple(target.triple).getArch() ==
+        Triple(sys::getDefaultTargetTriple()).getArch())
+      return error;
+    // What is most often missing cannot be told from the linker's words.
+    return createStringError(
+        inconvertibleErrorCode(),
+        "%s; linking for %s needs its C library and libgomp (on Debian for "
+        "RISC-V: libc6-dev-riscv64-cross, libgomp1-riscv64-cross, "
+        "libstdc++-*-dev-riscv64-cross)",
+        toString(std::move(error)).c_str(), target.triple.c_str());
   }
   if (std::error_code ec = sys::fs::rename(temporary, output)) {
     sys::fs::remove(temporary);
