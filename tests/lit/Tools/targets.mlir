@@ -15,6 +15,15 @@
 // RUN: buddy-llc %t.x86.mlir -o %t.x86.o
 // RUN: llvm-nm --undefined-only -j %t.x86.o | not grep -v -x -E "memset|kmp_set_blocktime|__kmpc_[a-z0-9_]*"
 
+// The way by LLVM IR.
+// RUN: buddy-translate --mlir-to-llvmir %t.rv.mlir -o %t.rv.ll
+// RUN: FileCheck %s --check-prefix=IR --input-file=%t.rv.ll
+// RUN: buddy-llc %t.rv.ll -target=rv64gcv -filetype=asm | FileCheck %s --check-prefixes=CHECK,RISCV
+
+// IR-NOT: bfloat
+// IR: target triple = "riscv64-unknown-linux-gnu"
+// IR: <vscale x {{[0-9]+}} x float>
+
 // ELF: Machine: RISC-V
 // ELF: Flags: {{.*}}double-float ABI
 // ELF: (NEEDED) Shared library: [libgomp.so.1]
