@@ -33,6 +33,8 @@ inline constexpr llvm::StringLiteral kWeightOffsetAttr = "buddy.weight_offset";
 inline constexpr llvm::StringLiteral kShapeAttr = "buddy.shape";
 /// Op attribute: path of the module (a layer) the op was traced from.
 inline constexpr llvm::StringLiteral kModuleAttr = "buddy.module";
+/// Unit attribute of a check whose failure ends the call at once.
+inline constexpr llvm::StringLiteral kPreconditionAttr = "buddy.precondition";
 /// Module attribute: TargetAttr.
 inline constexpr llvm::StringLiteral kTargetAttr = "buddy.target";
 /// Op attribute: ScheduleAttr.

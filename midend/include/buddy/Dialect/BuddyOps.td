@@ -107,7 +107,8 @@ def Buddy_CheckOp : Buddy_Op<"check", [MemoryEffects<[MemWrite]>]> {
   let description = [{
     Records `message` and an error code in the call's context if the condition is
     false; execution goes on, so what follows must be memory-safe in any case. The
-    entry returns the first error recorded.
+    entry returns the first error recorded. With the unit attribute
+    `buddy.precondition` the function returns at once instead.
 
     ```mlir
     buddy.check %ok, "index out of range in aten.embedding"

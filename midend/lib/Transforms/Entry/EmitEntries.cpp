@@ -11,6 +11,7 @@
 #include "buddy/Context.h"
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_EMITENTRIES
@@ -121,6 +122,26 @@ static void hide(ModuleOp module) {
       global.setPrivate();
 }
 
+/// Ends the function here if the condition is false: what follows would not be
+/// memory-safe. A check in a nested region can only record its failure.
+static void returnUnless(CheckOp check) {
+  auto function = dyn_cast<func::FuncOp>(check->getParentOp());
+  if (!function)
+    return;
+  OpBuilder builder(check);
+  Location loc = check.getLoc();
+  Block *block = check->getBlock();
+  Block *rest = block->splitBlock(check);
+  Block *failed = builder.createBlock(&function.getBody());
+  SmallVector<Value> results;
+  for (Type type : function.getResultTypes())
+    results.push_back(
+        arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type)));
+  func::ReturnOp::create(builder, loc, results);
+  builder.setInsertionPointToEnd(block);
+  cf::CondBranchOp::create(builder, loc, check.getCondition(), rest, failed);
+}
+
 namespace {
 struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
   void runOnOperation() override {
@@ -159,6 +180,8 @@ struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
       OpBuilder builder(check);
       messages.emitCheck(builder, check.getLoc(), context, check.getCondition(),
                          check.getMessage());
+      if (check->hasAttr(kPreconditionAttr))
+        returnUnless(check);
       check.erase();
     }
 

@@ -1,0 +1,49 @@
+// RUN: buddy-opt %s --split-input-file --buddy-bufferize --canonicalize | FileCheck %s
+
+// Two results that CSE gave one zero tensor: each is computed in its own
+// destination, none in the other's.
+// CHECK-LABEL: func.func @two_products
+// CHECK-SAME: %[[A:[^:]*]]: memref<4x4xf32>, %[[X:[^:]*]]: memref<4x4xf32>, %[[Y:[^:]*]]: memref<4x4xf32>)
+// CHECK-NOT: memref.alloc
+// CHECK-DAG: linalg.matmul ins(%[[A]], %[[A]] : {{.*}}) outs(%[[X]]
+// CHECK-DAG: linalg.matmul ins(%[[A]], %[[A]] : {{.*}}) outs(%[[Y]]
+// CHECK-NOT: memref.copy
+// CHECK: return
+func.func @two_products(%a: memref<4x4xf32>, %x: memref<4x4xf32>, %y: memref<4x4xf32>) {
+  %z = arith.constant 0.0 : f32
+  %t = bufferization.to_tensor %a restrict : memref<4x4xf32> to tensor<4x4xf32>
+  %e = tensor.empty() : tensor<4x4xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %p = linalg.matmul ins(%t, %t : tensor<4x4xf32>, tensor<4x4xf32>) outs(%f : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %q = linalg.matmul ins(%t, %t : tensor<4x4xf32>, tensor<4x4xf32>) outs(%f : tensor<4x4xf32>) -> tensor<4x4xf32>
+  bufferization.materialize_in_destination %p in restrict writable %x : (tensor<4x4xf32>, memref<4x4xf32>) -> ()
+  bufferization.materialize_in_destination %q in restrict writable %y : (tensor<4x4xf32>, memref<4x4xf32>) -> ()
+  return
+}
+
+// -----
+
+// A slice of a cache goes to a layer and is updated there: no copy.
+// CHECK-LABEL: func.func @cache
+// CHECK-NOT: memref.alloc
+// CHECK-NOT: memref.copy
+// CHECK: call @layer(%{{.*}}) : (memref<?x8xf32, strided<[?, 1], offset: ?>>)
+// CHECK: return
+func.func @cache(%m: memref<2x?x8xf32>) {
+  %c = bufferization.to_tensor %m restrict writable : memref<2x?x8xf32> to tensor<2x?x8xf32>
+  %i = arith.constant 1 : index
+  %d = tensor.dim %c, %i : tensor<2x?x8xf32>
+  %s = tensor.extract_slice %c[1, 0, 0] [1, %d, 8] [1, 1, 1] : tensor<2x?x8xf32> to tensor<?x8xf32>
+  %u = call @layer(%s) : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  %r = tensor.insert_slice %u into %c[1, 0, 0] [1, %d, 8] [1, 1, 1] : tensor<?x8xf32> into tensor<2x?x8xf32>
+  bufferization.materialize_in_destination %r in restrict writable %m : (tensor<2x?x8xf32>, memref<2x?x8xf32>) -> ()
+  return
+}
+// CHECK-LABEL: func.func private @layer
+// CHECK-SAME: memref<?x8xf32, strided<[?, 1], offset: ?>>
+func.func private @layer(%k: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %z = arith.constant 1.0 : f32
+  %c0 = arith.constant 0 : index
+  %r = tensor.insert %z into %k[%c0, %c0] : tensor<?x8xf32>
+  return %r : tensor<?x8xf32>
+}
