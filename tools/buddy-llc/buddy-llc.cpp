@@ -38,21 +38,23 @@ static cl::opt<std::string> output("o", cl::desc("Output file"),
                                    cl::cat(category));
 static cl::opt<std::string> triple("mtriple", cl::desc("Target triple"),
                                    cl::cat(category));
-static cl::opt<std::string>
-    cpu("mcpu", cl::desc("Target CPU; native is the host's"), cl::cat(category));
+static cl::opt<std::string> cpu("mcpu",
+                                cl::desc("Target CPU; native is the host's"),
+                                cl::cat(category));
 static cl::list<std::string> attributes("mattr", cl::CommaSeparated,
                                         cl::desc("Target features (+a,-b)"),
                                         cl::cat(category));
-static cl::opt<std::string> targetName(
-    "target", cl::desc("Named target (native, x86-64-v4, rv64gcv, ...)"),
-    cl::cat(category));
+static cl::opt<std::string>
+    targetName("target",
+               cl::desc("Named target (native, x86-64-v4, rv64gcv, ...)"),
+               cl::cat(category));
 static cl::opt<unsigned> optLevel("O", cl::Prefix, cl::init(3),
                                   cl::desc("Optimization level 0 to 3"),
                                   cl::cat(category));
 static cl::opt<bool> shared("shared", cl::desc("Link a shared library"),
                             cl::cat(category));
-static cl::list<std::string> rpaths("rpath", cl::desc("Run path of the library"),
-                                    cl::cat(category));
+static cl::list<std::string>
+    rpaths("rpath", cl::desc("Run path of the library"), cl::cat(category));
 static cl::opt<buddy::FileKind> fileType(
     "filetype", cl::init(buddy::FileKind::Object),
     cl::desc("Kind of file to write"), cl::cat(category),
@@ -98,9 +100,8 @@ int main(int argc, char **argv) {
 
   LLVMContext context;
   std::unique_ptr<Module> module;
-  Expected<buddy::TargetInfo> target =
-      buddy::getTargetInfo(targetName.empty() ? StringRef("native")
-                                               : StringRef(targetName));
+  Expected<buddy::TargetInfo> target = buddy::getTargetInfo(
+      targetName.empty() ? StringRef("native") : StringRef(targetName));
   if (!target)
     exitOnError(target.takeError());
 
@@ -137,11 +138,10 @@ int main(int argc, char **argv) {
   if (!triple.empty() && triple != target->triple) {
     target->triple = triple;
     target->cpu = target->features = target->abi = "";
-    target->openmp =
-        Triple(triple).getArch() ==
-                Triple(sys::getDefaultTargetTriple()).getArch()
-            ? "omp"
-            : "gomp";
+    target->openmp = Triple(triple).getArch() ==
+                             Triple(sys::getDefaultTargetTriple()).getArch()
+                         ? "omp"
+                         : "gomp";
   }
   if (cpu == "native") {
     buddy::TargetInfo host = exitOnError(buddy::getTargetInfo("native"));
@@ -163,8 +163,8 @@ int main(int argc, char **argv) {
   std::string file = output;
   SmallString<128> object;
   if (shared) {
-    exitOnError(errorCodeToError(
-        sys::fs::createTemporaryFile("buddy", "o", object)));
+    exitOnError(
+        errorCodeToError(sys::fs::createTemporaryFile("buddy", "o", object)));
     file = object.str().str();
   }
   {

@@ -133,8 +133,8 @@ Error buddy::compileModule(mlir::Operation *op, const TargetInfo &target,
   optimizeModule(**module, **machine, optLevel);
   SmallString<128> object;
   int fd;
-  if (std::error_code ec = sys::fs::createUniqueFile(
-          output + ".%%%%%%%%.o", fd, object))
+  if (std::error_code ec =
+          sys::fs::createUniqueFile(output + ".%%%%%%%%.o", fd, object))
     return createFileError(output, ec);
   Error error = Error::success();
   {

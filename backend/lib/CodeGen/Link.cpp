@@ -25,12 +25,14 @@ static Error run(StringRef program, ArrayRef<std::string> arguments) {
   SmallVector<StringRef> argv{program};
   argv.append(arguments.begin(), arguments.end());
   SmallString<128> log;
-  if (std::error_code ec = sys::fs::createTemporaryFile("buddy-link", "txt", log))
+  if (std::error_code ec =
+          sys::fs::createTemporaryFile("buddy-link", "txt", log))
     return createFileError("temporary file", ec);
   std::string message;
   StringRef logName = log;
-  int rc = sys::ExecuteAndWait(program, argv, std::nullopt,
-                               {StringRef(""), logName, logName}, 0, 0, &message);
+  int rc =
+      sys::ExecuteAndWait(program, argv, std::nullopt,
+                          {StringRef(""), logName, logName}, 0, 0, &message);
   if (rc != 0 && message.empty())
     if (auto buffer = MemoryBuffer::getFile(log))
       message = (*buffer)->getBuffer().rtrim().str();
@@ -57,12 +59,18 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
   }
   SmallString<128> temporary;
   sys::fs::createUniquePath(output + ".%%%%%%%%.so", temporary, false);
-  std::vector<std::string> arguments = {
-      "--target=" + target.triple, "-shared",     "-fuse-ld=lld", "-Wl,-z,defs",
-      "-Wl,--as-needed",           "-nostartfiles", "-o",         temporary.str().str()};
+  std::vector<std::string> arguments = {"--target=" + target.triple,
+                                        "-shared",
+                                        "-fuse-ld=lld",
+                                        "-Wl,-z,defs",
+                                        "-Wl,--as-needed",
+                                        "-nostartfiles",
+                                        "-o",
+                                        temporary.str().str()};
   arguments.insert(arguments.end(), objects.begin(), objects.end());
   if (target.openmp == "omp") {
-    arguments.push_back("-L" + sys::path::parent_path(BUDDY_LLVM_TOOLS_DIR).str() + "/lib");
+    arguments.push_back(
+        "-L" + sys::path::parent_path(BUDDY_LLVM_TOOLS_DIR).str() + "/lib");
     arguments.push_back("-lomp");
   } else if (target.openmp == "gomp") {
     // Compiled for the target here: the layer is a page of C.

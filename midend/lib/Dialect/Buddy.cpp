@@ -92,8 +92,7 @@ LogicalResult AttentionOp::verify() {
     return emitOpError("result shape does not fit");
   if (!llvm::is_contained({"none", "top_left", "bottom_right"}, getCausal()))
     return emitOpError("causal must be none, top_left or bottom_right");
-  if (getMask() &&
-      cast<RankedTensorType>(getMask().getType()).getRank() > rank)
+  if (getMask() && cast<RankedTensorType>(getMask().getType()).getRank() > rank)
     return emitOpError("mask has more dimensions than the query");
   return success();
 }
@@ -134,8 +133,7 @@ LogicalResult RMSNormOp::verify() {
 }
 
 LogicalResult LayerNormOp::verify() {
-  if (getParameters().size() !=
-      size_t(getHasWeight()) + size_t(getHasBias()))
+  if (getParameters().size() != size_t(getHasWeight()) + size_t(getHasBias()))
     return emitOpError("parameters do not fit has_weight and has_bias");
   return verifyNorm(*this, getInput(), getResult(), getDims(), getParameters());
 }

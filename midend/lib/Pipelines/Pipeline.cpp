@@ -26,8 +26,8 @@
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
@@ -116,8 +116,8 @@ static void buildLLVMPhase(OpPassManager &manager) {
   functions().addPass(createExpandReshapes());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
-  // bf16 arithmetic and math in f32; then no bf16 at all, since LLVM rounds to it
-  // by a routine that is not in every C library.
+  // bf16 arithmetic and math in f32; then no bf16 at all, since LLVM rounds to
+  // it by a routine that is not in every C library.
   functions().addPass(math::createMathExtendToSupportedTypes());
   arith::ArithEmulateUnsupportedFloatsOptions emulate;
   emulate.sourceTypeStrs = {"bf16"};
@@ -146,7 +146,8 @@ struct DumpPhase : PassWrapper<DumpPhase, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     SmallString<128> path(directory);
     if (std::error_code ec = llvm::sys::fs::create_directories(path)) {
-      getOperation().emitError("cannot create ") << path << ": " << ec.message();
+      getOperation().emitError("cannot create ")
+          << path << ": " << ec.message();
       return signalPassFailure();
     }
     llvm::sys::path::append(path, llvm::formatv("{0}-{1}.mlir",
@@ -225,7 +226,8 @@ llvm::Error buddy::runPipeline(ModuleOp module, const PipelineOptions &options,
                                llvm::StringRef reproducer) {
   PassManager manager(module->getContext());
   if (!reproducer.empty())
-    manager.enableCrashReproducerGeneration(reproducer, /*genLocalReproducer=*/false);
+    manager.enableCrashReproducerGeneration(reproducer,
+                                            /*genLocalReproducer=*/false);
   buildPipeline(manager, options);
   if (failed(manager.run(module)))
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
@@ -235,13 +237,14 @@ llvm::Error buddy::runPipeline(ModuleOp module, const PipelineOptions &options,
 
 namespace {
 struct CommandLineOptions : PassPipelineOptions<CommandLineOptions> {
-  Option<std::string> target{*this, "target",
-                             llvm::cl::desc("Target by name (native, x86-64-v4, "
-                                            "rv64gcv, ...)"),
-                             llvm::cl::init("")};
-  Option<std::string> startFrom{
-      *this, "start-from", llvm::cl::desc("First phase to run"),
-      llvm::cl::init("import")};
+  Option<std::string> target{
+      *this, "target",
+      llvm::cl::desc("Target by name (native, x86-64-v4, "
+                     "rv64gcv, ...)"),
+      llvm::cl::init("")};
+  Option<std::string> startFrom{*this, "start-from",
+                                llvm::cl::desc("First phase to run"),
+                                llvm::cl::init("import")};
   Option<std::string> stopAfter{*this, "stop-after",
                                 llvm::cl::desc("Last phase to run"),
                                 llvm::cl::init("llvm")};
@@ -264,7 +267,8 @@ void buddy::registerBuddyPipeline() {
           if (auto parsed = parsePipelineOptions(text))
             options = *parsed;
           else
-            llvm::report_fatal_error(parsed.takeError(), /*gen_crash_diag=*/false);
+            llvm::report_fatal_error(parsed.takeError(),
+                                     /*gen_crash_diag=*/false);
           options.target = command.target;
           options.dumpDirectory = command.dumpDirectory;
           buildPipeline(manager, options);

@@ -60,12 +60,16 @@ def compile_program(
 
 
 def emulate(
-    vlen: int | None, *command: str | Path, stdin: bytes = b""
+    vlen: int | None, *command: str | Path, stdin: bytes = b"", trace: bool = False
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program on a CPU with vectors of `vlen` bits, or with none."""
+    """Run a program on a CPU with vectors of `vlen` bits, or with none.
+
+    With `trace` its system calls go to standard error.
+    """
     cpu = f"rv64,v=true,vlen={vlen},vext_spec=v1.0" if vlen else "rv64,v=false"
     return subprocess.run(
-        ["qemu-riscv64", "-L", str(SYSROOT), "-cpu", cpu, *map(str, command)],
+        ["qemu-riscv64", *(["-strace"] if trace else []), "-L", str(SYSROOT), "-cpu", cpu]
+        + list(map(str, command)),
         input=stdin,
         capture_output=True,
         check=False,

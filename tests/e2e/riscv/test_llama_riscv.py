@@ -63,6 +63,14 @@ def test_tokens_are_those_of_x86_and_of_eager(
             assert tokens == reference.tokens, (vlen, threads)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_as_many_threads_run_as_asked_for(bundle: Path, program: Path, threads: int) -> None:
+    prompt = ["5", "6", "7", "8", "9", "10", "11", "12"]
+    done = cross.emulate(128, program, bundle, str(threads), "1", *prompt, trace=True)
+    assert done.returncode == 0
+    assert len(re.findall(rb"\bclone3?\(", done.stderr)) == threads - 1
+
+
 def test_the_library_multiplies_and_adds_in_vectors(bundle: Path) -> None:
     code = cross.disassembly(bundle / "libmodel.so")
     assert len(re.findall(r"\bvfm(?:acc|add)\.v[fv]\b", code)) > 20

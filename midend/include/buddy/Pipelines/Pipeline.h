@@ -30,7 +30,7 @@ llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef name);
 
 struct PipelineOptions {
-  std::string target;       ///< Name known to TargetInfo; empty: as in the module.
+  std::string target; ///< Name known to TargetInfo; empty: as in the module.
   Phase startFrom = Phase::Import; ///< First phase to run.
   Phase stopAfter = Phase::LLVM;   ///< Last phase to run.
   std::string dumpDirectory; ///< Writes NN-phase.mlir after each phase, if set.
@@ -40,7 +40,8 @@ struct PipelineOptions {
 llvm::Expected<PipelineOptions> parsePipelineOptions(llvm::StringRef text);
 
 /// Appends the passes to a manager of modules.
-void buildPipeline(mlir::OpPassManager &manager, const PipelineOptions &options);
+void buildPipeline(mlir::OpPassManager &manager,
+                   const PipelineOptions &options);
 
 /// Runs the pipeline on a module; diagnostics go to the context's handler. On
 /// failure a reproducer is written to `reproducer`, if set.

@@ -10,10 +10,10 @@
 namespace buddy {
 
 /// Builds a parallel loop nest with a static schedule over
-/// `lowerBounds[i] <= iv[i] < upperBounds[i]` by `steps[i]` (index values), with
-/// `buddy.num_threads %work` threads. `body` builds the iteration's ops at the
-/// builder's insertion point; what it allocates on the stack is freed at the
-/// iteration's end. The builder stands after the loop on return.
+/// `lowerBounds[i] <= iv[i] < upperBounds[i]` by `steps[i]` (index values),
+/// with `buddy.num_threads %work` threads. `body` builds the iteration's ops at
+/// the builder's insertion point; what it allocates on the stack is freed at
+/// the iteration's end. The builder stands after the loop on return.
 void createParallelLoop(
     mlir::OpBuilder &builder, mlir::Location loc, mlir::ValueRange lowerBounds,
     mlir::ValueRange upperBounds, mlir::ValueRange steps, mlir::Value work,

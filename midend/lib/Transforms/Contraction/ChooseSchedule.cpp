@@ -5,12 +5,12 @@
 // `buddy.schedule`. All policy about contractions is here; the generators obey.
 //
 // Measured on one Zen 4 core (f32, ratio to torch 2.13, static weight sizes):
-// 128x576x576 1.1, 128x1536x576 1.1, 512x8192x2048 1.0 to 1.15, 300x300x300 1.1,
-// 33x577x1000 1.1; one row: 1536x576 1.4 to 1.6, 49152x576 1.15 where the
-// reduction is contiguous and 0.85 to 0.95 where the columns are. The tiles of
-// 128x576x576 have no spills. With all sizes dynamic 0.9 to 1, with spills
-// around the reduction loops. bf16 runs at the f32 rate, half of what bf16 dot
-// product instructions reach (those flush denormals).
+// 128x576x576 1.1, 128x1536x576 1.1, 512x8192x2048 1.0 to 1.15,
+// 300x300x300 1.1, 33x577x1000 1.1; one row: 1536x576 1.4 to 1.6,
+// 49152x576 1.15 where the reduction is contiguous and 0.85 to 0.95 where the
+// columns are. The tiles of 128x576x576 have no spills. With all sizes dynamic
+// 0.9 to 1, with spills around the reduction loops. bf16 runs at the f32 rate,
+// half of what bf16 dot product instructions reach (those flush denormals).
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,9 +33,9 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
   auto isHalf = [](const Contraction::Operand &operand) {
     return operand.elementType().isF16();
   };
-  const bool scalable = target.scalableVectors &&
-                        (target.hasFloat16Vectors() ||
-                         !(isHalf(c.a) || isHalf(c.b) || isHalf(c.c)));
+  const bool scalable =
+      target.scalableVectors && (target.hasFloat16Vectors() ||
+                                 !(isHalf(c.a) || isHalf(c.b) || isHalf(c.c)));
   int64_t mr, nr, vl;
   if (target.scalableVectors && !scalable) {
     // An element at a time, accumulated in f32 as everywhere. One column has no

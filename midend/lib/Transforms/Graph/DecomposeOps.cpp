@@ -37,8 +37,8 @@ struct TensorBuilder {
     return arith::ConstantOp::create(at, loc, at.getFloatAttr(type, value));
   }
   Value filled(ArrayRef<OpFoldResult> sizes, Type type, double value) {
-    auto op = linalg::FillOp::create(b, loc, scalar(type, value),
-                                     empty(sizes, type));
+    auto op =
+        linalg::FillOp::create(b, loc, scalar(type, value), empty(sizes, type));
     return tag(op)->getResult(0);
   }
   Operation *tag(Operation *op) {
@@ -71,7 +71,8 @@ static Value convert(OpBuilder &b, Location loc, Value v, Type type) {
   return arith::TruncFOp::create(b, loc, type, v);
 }
 
-static SmallVector<AffineExpr> dims(MLIRContext *c, unsigned from, unsigned to) {
+static SmallVector<AffineExpr> dims(MLIRContext *c, unsigned from,
+                                    unsigned to) {
   SmallVector<AffineExpr> result;
   for (unsigned i = from; i < to; ++i)
     result.push_back(getAffineDimExpr(i, c));
@@ -81,7 +82,8 @@ static SmallVector<AffineExpr> dims(MLIRContext *c, unsigned from, unsigned to) 
 /// exp(x - max) and its sum along `dim`: {exponentials, sums}. The exponentials
 /// keep the input's shape, the sums lose `dim`. A maximum of -inf counts as
 /// the lowest number, so that a row without any finite entry gives zeros.
-static std::pair<Value, Value> softmaxParts(TensorBuilder &t, Value x, Type type,
+static std::pair<Value, Value> softmaxParts(TensorBuilder &t, Value x,
+                                            Type type,
                                             ArrayRef<OpFoldResult> sizes,
                                             unsigned dim) {
   MLIRContext *c = t.b.getContext();
@@ -97,19 +99,19 @@ static std::pair<Value, Value> softmaxParts(TensorBuilder &t, Value x, Type type
   double lowest = APFloat::getLargest(cast<FloatType>(type).getFloatSemantics(),
                                       /*Negative=*/true)
                       .convertToDouble();
-  Value max = t.generic(x, t.filled(outer, type, lowest), {full, reduced}, reduce,
-                        [&](OpBuilder &b, ValueRange a) -> Value {
+  Value max = t.generic(x, t.filled(outer, type, lowest), {full, reduced},
+                        reduce, [&](OpBuilder &b, ValueRange a) -> Value {
                           return arith::MaximumFOp::create(
                               b, t.loc, convert(b, t.loc, a[0], type), a[1]);
                         });
-  Value exp = t.generic({x, max}, t.empty(sizes, type), {full, reduced, full}, map,
-                        [&](OpBuilder &b, ValueRange a) -> Value {
+  Value exp = t.generic({x, max}, t.empty(sizes, type), {full, reduced, full},
+                        map, [&](OpBuilder &b, ValueRange a) -> Value {
                           Value d = arith::SubFOp::create(
                               b, t.loc, convert(b, t.loc, a[0], type), a[1]);
                           return math::ExpOp::create(b, t.loc, d);
                         });
-  Value sum = t.generic(exp, t.filled(outer, type, 0.0), {full, reduced}, reduce,
-                        [&](OpBuilder &b, ValueRange a) -> Value {
+  Value sum = t.generic(exp, t.filled(outer, type, 0.0), {full, reduced},
+                        reduce, [&](OpBuilder &b, ValueRange a) -> Value {
                           return arith::AddFOp::create(b, t.loc, a[0], a[1]);
                         });
   return {exp, sum};
@@ -185,24 +187,24 @@ struct LowerRMSNorm : OpRewritePattern<buddy::RMSNormOp> {
     Type element = type.getElementType(), compute = computeType(element);
     NormShape s(rewriter, loc, op.getInput(), op.getDims());
     Value sum = t.generic(
-        op.getInput(), t.filled(s.outer, compute, 0.0), {s.full, s.rows}, s.reduce,
-        [&](OpBuilder &b, ValueRange a) -> Value {
+        op.getInput(), t.filled(s.outer, compute, 0.0), {s.full, s.rows},
+        s.reduce, [&](OpBuilder &b, ValueRange a) -> Value {
           Value x = convert(b, loc, a[0], compute);
-          return arith::AddFOp::create(b, loc,
-                                       arith::MulFOp::create(b, loc, x, x), a[1]);
+          return arith::AddFOp::create(
+              b, loc, arith::MulFOp::create(b, loc, x, x), a[1]);
         });
     Value count = countElements(t, s.inner, compute);
     Value eps = t.scalar(compute, op.getEps().convertToDouble());
     // The factor of a row is computed once, not for each element.
-    AffineMap rowMap = AffineMap::getMultiDimIdentityMap(s.outer.size(),
-                                                         getContext());
+    AffineMap rowMap =
+        AffineMap::getMultiDimIdentityMap(s.outer.size(), getContext());
     Value factor = t.generic(
         sum, t.empty(s.outer, compute), {rowMap, rowMap},
         SmallVector<IteratorType>(s.outer.size(), IteratorType::parallel),
         [&](OpBuilder &b, ValueRange a) -> Value {
           Value mean = arith::DivFOp::create(b, loc, a[0], count);
-          return math::RsqrtOp::create(b, loc,
-                                       arith::AddFOp::create(b, loc, mean, eps));
+          return math::RsqrtOp::create(
+              b, loc, arith::AddFOp::create(b, loc, mean, eps));
         });
     SmallVector<Value> inputs = {op.getInput(), factor};
     SmallVector<AffineMap> maps = {s.full, s.rows};
@@ -211,15 +213,16 @@ struct LowerRMSNorm : OpRewritePattern<buddy::RMSNormOp> {
       maps.push_back(s.columns);
     }
     maps.push_back(s.full);
-    Value result = t.generic(
-        inputs, t.empty(s.sizes, element), maps, s.map,
-        [&](OpBuilder &b, ValueRange a) {
-          Value y = arith::MulFOp::create(b, loc, convert(b, loc, a[0], compute),
-                                          a[1]);
-          if (op.getWeight())
-            y = arith::MulFOp::create(b, loc, y, convert(b, loc, a[2], compute));
-          return convert(b, loc, y, element);
-        });
+    Value result =
+        t.generic(inputs, t.empty(s.sizes, element), maps, s.map,
+                  [&](OpBuilder &b, ValueRange a) {
+                    Value y = arith::MulFOp::create(
+                        b, loc, convert(b, loc, a[0], compute), a[1]);
+                    if (op.getWeight())
+                      y = arith::MulFOp::create(b, loc, y,
+                                                convert(b, loc, a[2], compute));
+                    return convert(b, loc, y, element);
+                  });
     rewriter.replaceOp(op, result);
     return success();
   }
@@ -242,30 +245,32 @@ struct LowerLayerNorm : OpRewritePattern<buddy::LayerNormOp> {
                           });
     Value count = countElements(t, s.inner, compute);
     Value eps = t.scalar(compute, op.getEps().convertToDouble());
-    AffineMap rowMap = AffineMap::getMultiDimIdentityMap(s.outer.size(),
-                                                         getContext());
+    AffineMap rowMap =
+        AffineMap::getMultiDimIdentityMap(s.outer.size(), getContext());
     SmallVector<IteratorType> rowIterators(s.outer.size(),
                                            IteratorType::parallel);
-    Value mean = t.generic(sum, t.empty(s.outer, compute), {rowMap, rowMap},
-                           rowIterators, [&](OpBuilder &b, ValueRange a) -> Value {
-                             return arith::DivFOp::create(b, loc, a[0], count);
-                           });
+    Value mean =
+        t.generic(sum, t.empty(s.outer, compute), {rowMap, rowMap},
+                  rowIterators, [&](OpBuilder &b, ValueRange a) -> Value {
+                    return arith::DivFOp::create(b, loc, a[0], count);
+                  });
     // Two passes: the variance of centred values does not cancel.
-    Value squares = t.generic(
-        {op.getInput(), mean}, t.filled(s.outer, compute, 0.0),
-        {s.full, s.rows, s.rows}, s.reduce, [&](OpBuilder &b, ValueRange a) -> Value {
-          Value d = arith::SubFOp::create(b, loc, convert(b, loc, a[0], compute),
-                                          a[1]);
-          return arith::AddFOp::create(b, loc,
-                                       arith::MulFOp::create(b, loc, d, d), a[2]);
-        });
-    Value factor = t.generic(
-        squares, t.empty(s.outer, compute), {rowMap, rowMap}, rowIterators,
-        [&](OpBuilder &b, ValueRange a) -> Value {
-          Value var = arith::DivFOp::create(b, loc, a[0], count);
-          return math::RsqrtOp::create(b, loc,
-                                       arith::AddFOp::create(b, loc, var, eps));
-        });
+    Value squares =
+        t.generic({op.getInput(), mean}, t.filled(s.outer, compute, 0.0),
+                  {s.full, s.rows, s.rows}, s.reduce,
+                  [&](OpBuilder &b, ValueRange a) -> Value {
+                    Value d = arith::SubFOp::create(
+                        b, loc, convert(b, loc, a[0], compute), a[1]);
+                    return arith::AddFOp::create(
+                        b, loc, arith::MulFOp::create(b, loc, d, d), a[2]);
+                  });
+    Value factor =
+        t.generic(squares, t.empty(s.outer, compute), {rowMap, rowMap},
+                  rowIterators, [&](OpBuilder &b, ValueRange a) -> Value {
+                    Value var = arith::DivFOp::create(b, loc, a[0], count);
+                    return math::RsqrtOp::create(
+                        b, loc, arith::AddFOp::create(b, loc, var, eps));
+                  });
     SmallVector<Value> inputs = {op.getInput(), mean, factor};
     SmallVector<AffineMap> maps = {s.full, s.rows, s.rows};
     for (Value p : op.getParameters()) {
@@ -276,8 +281,8 @@ struct LowerLayerNorm : OpRewritePattern<buddy::LayerNormOp> {
     Value result = t.generic(
         inputs, t.empty(s.sizes, element), maps, s.map,
         [&](OpBuilder &b, ValueRange a) {
-          Value y = arith::SubFOp::create(b, loc, convert(b, loc, a[0], compute),
-                                          a[1]);
+          Value y = arith::SubFOp::create(b, loc,
+                                          convert(b, loc, a[0], compute), a[1]);
           y = arith::MulFOp::create(b, loc, y, a[2]);
           unsigned next = 3;
           if (op.getHasWeight())
@@ -314,7 +319,8 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
 
     // q: [B…, Hkv, G, T, D]; dimension numbers of the score space
     // (B…, Hkv, G, T, S) plus one for D.
-    SmallVector<OpFoldResult> groupSizes(qSizes.begin(), qSizes.begin() + batch);
+    SmallVector<OpFoldResult> groupSizes(qSizes.begin(),
+                                         qSizes.begin() + batch);
     groupSizes.push_back(rewriter.getIndexAttr(hkv));
     groupSizes.push_back(rewriter.getIndexAttr(hq / hkv));
     groupSizes.append(qSizes.begin() + batch + 1, qSizes.end());
@@ -340,9 +346,11 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
         exprs.push_back(getAffineDimExpr(i, c));
       return AffineMap::get(batch + 5, 0, exprs, c);
     };
-    SmallVector<OpFoldResult> scoreSizes(groupSizes.begin(), groupSizes.end() - 1);
+    SmallVector<OpFoldResult> scoreSizes(groupSizes.begin(),
+                                         groupSizes.end() - 1);
     scoreSizes.push_back(vSizes[batch + 1]);
-    auto contract = [&](Value a, Value b, Value init, ArrayRef<AffineMap> maps) {
+    auto contract = [&](Value a, Value b, Value init,
+                        ArrayRef<AffineMap> maps) {
       auto made = linalg::ContractOp::create(
           rewriter, loc, init.getType(), ValueRange{a, b}, init,
           rewriter.getAffineMapArrayAttr(maps));
@@ -352,10 +360,10 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
         contract(q, op.getKey(), t.filled(scoreSizes, compute, 0.0),
                  {map({g, rows, d}), map({cols, d}), map({g, rows, cols})});
     Value masked = mask(op, t, scores, compute, scoreSizes, qSizes, vSizes);
-    auto [exp, sum] =
-        softmaxParts(t, masked, compute, scoreSizes, batch + 3);
+    auto [exp, sum] = softmaxParts(t, masked, compute, scoreSizes, batch + 3);
 
-    SmallVector<OpFoldResult> outSizes(groupSizes.begin(), groupSizes.end() - 1);
+    SmallVector<OpFoldResult> outSizes(groupSizes.begin(),
+                                       groupSizes.end() - 1);
     outSizes.push_back(vSizes[batch + 2]);
     // Here `d` is the reduction over S and `cols` the value's columns.
     Value sums =
@@ -368,21 +376,23 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
         SmallVector<IteratorType>(rank + 1, IteratorType::parallel),
         [&](OpBuilder &b, ValueRange a) {
           // A row that attends nothing is 0, not 0 / 0.
-          Value zero = t.scalarIn(b, compute, 0.0), one = t.scalarIn(b, compute, 1.0);
+          Value zero = t.scalarIn(b, compute, 0.0),
+                one = t.scalarIn(b, compute, 1.0);
           Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
                                              a[1], zero);
           Value divisor = arith::SelectOp::create(b, loc, none, one, a[1]);
           return convert(b, loc, arith::DivFOp::create(b, loc, a[0], divisor),
                          element);
         });
-    rewriter.replaceOp(op, tensor::CollapseShapeOp::create(rewriter, loc, oType,
-                                                           out, groups));
+    rewriter.replaceOp(
+        op, tensor::CollapseShapeOp::create(rewriter, loc, oType, out, groups));
     return success();
   }
 
   /// scale * scores, the mask added or selected, causal positions -inf.
-  Value mask(buddy::AttentionOp op, TensorBuilder &t, Value scores, Type compute,
-             ArrayRef<OpFoldResult> sizes, ArrayRef<OpFoldResult> qSizes,
+  Value mask(buddy::AttentionOp op, TensorBuilder &t, Value scores,
+             Type compute, ArrayRef<OpFoldResult> sizes,
+             ArrayRef<OpFoldResult> qSizes,
              ArrayRef<OpFoldResult> vSizes) const {
     OpBuilder &b = t.b;
     Location loc = t.loc;
@@ -408,7 +418,8 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
               getAffineDimExpr(batch + 1, c);
         else
           e = getAffineDimExpr(dim + 1, c);
-        exprs.push_back(type.getDimSize(i) == 1 ? getAffineConstantExpr(0, c) : e);
+        exprs.push_back(type.getDimSize(i) == 1 ? getAffineConstantExpr(0, c)
+                                                : e);
       }
       inputs.push_back(m);
       maps.push_back(AffineMap::get(space, 0, exprs, c));
@@ -426,10 +437,10 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
         [&](OpBuilder &b, ValueRange a) -> Value {
           Value infinity = arith::ConstantOp::create(
               b, loc,
-              b.getFloatAttr(compute,
-                             APFloat::getInf(
-                                 cast<FloatType>(compute).getFloatSemantics(),
-                                 /*Negative=*/true)));
+              b.getFloatAttr(
+                  compute,
+                  APFloat::getInf(cast<FloatType>(compute).getFloatSemantics(),
+                                  /*Negative=*/true)));
           Value s = arith::MulFOp::create(
               b, loc, a[0],
               t.scalarIn(b, compute, op.getScale().convertToDouble()));
@@ -445,8 +456,8 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
             Value j = linalg::IndexOp::create(b, loc, space - 1);
             if (offset)
               i = arith::AddIOp::create(b, loc, i, offset);
-            Value seen = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle,
-                                               j, i);
+            Value seen =
+                arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, j, i);
             s = arith::SelectOp::create(b, loc, seen, s, infinity);
           }
           return s;

@@ -22,16 +22,17 @@ static std::optional<AffineMap> getRearrangement(linalg::LinalgOp producer) {
   if (!llvm::hasSingleElement(body) ||
       body.getTerminator()->getOperand(0) != body.getArgument(0))
     return std::nullopt;
-  AffineMap in = producer.getMatchingIndexingMap(producer.getDpsInputOperand(0));
-  AffineMap out = producer.getMatchingIndexingMap(producer.getDpsInitOperand(0));
+  AffineMap in =
+      producer.getMatchingIndexingMap(producer.getDpsInputOperand(0));
+  AffineMap out =
+      producer.getMatchingIndexingMap(producer.getDpsInitOperand(0));
   if (!out.isPermutation() || !in.isProjectedPermutation())
     return std::nullopt;
   return in.compose(inversePermutation(out));
 }
 
 namespace {
-struct FoldRearrangedOperand
-    : OpInterfaceRewritePattern<linalg::LinalgOp> {
+struct FoldRearrangedOperand : OpInterfaceRewritePattern<linalg::LinalgOp> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
   LogicalResult matchAndRewrite(linalg::LinalgOp op,

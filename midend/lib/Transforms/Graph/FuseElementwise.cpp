@@ -16,12 +16,15 @@ using namespace mlir;
 
 /// True if the consumer would compute the producer's body more often than the
 /// producer does, and the body is worth computing once.
-static bool recomputesMuch(linalg::GenericOp producer, linalg::LinalgOp consumer) {
+static bool recomputesMuch(linalg::GenericOp producer,
+                           linalg::LinalgOp consumer) {
   return producer.getNumLoops() < consumer.getNumLoops() &&
-         llvm::any_of(producer.getBody()->without_terminator(), [](Operation &op) {
-           return isa<arith::DivFOp>(op) ||
-                  isa_and_nonnull<math::MathDialect>(op.getDialect());
-         });
+         llvm::any_of(
+             producer.getBody()->without_terminator(),
+             [](Operation &op) {
+               return isa<arith::DivFOp>(op) ||
+                      isa_and_nonnull<math::MathDialect>(op.getDialect());
+             });
 }
 
 namespace {
@@ -30,7 +33,8 @@ struct FuseElementwise : buddy::impl::FuseElementwiseBase<FuseElementwise> {
     IRRewriter rewriter(&getContext());
     SmallVector<linalg::LinalgOp> named;
     getOperation().walk([&](linalg::LinalgOp op) {
-      if (!isa<linalg::GenericOp>(op) && !linalg::isaContractionOpInterface(op) &&
+      if (!isa<linalg::GenericOp>(op) &&
+          !linalg::isaContractionOpInterface(op) &&
           !linalg::isaConvolutionOpInterface(op))
         named.push_back(op);
     });
@@ -58,7 +62,8 @@ struct FuseElementwise : buddy::impl::FuseElementwiseBase<FuseElementwise> {
     linalg::GenericOp::getCanonicalizationPatterns(patterns, &getContext());
     linalg::FillOp::getCanonicalizationPatterns(patterns, &getContext());
     tensor::ExpandShapeOp::getCanonicalizationPatterns(patterns, &getContext());
-    tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns, &getContext());
+    tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns,
+                                                         &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -108,14 +108,12 @@ void Group::releaseShared() {
   while (changed) {
     changed = false;
     for (Operation *op : llvm::to_vector(ops)) {
-      bool scalar = llvm::none_of(op->getResultTypes(), [](Type t) {
-        return isa<ShapedType>(t);
-      });
-      bool shared = llvm::any_of(op->getUsers(), [&](Operation *user) {
-        return !owner(user);
-      });
-      bool free = llvm::none_of(op->getOperands(),
-                                [&](Value v) { return defines(v); });
+      bool scalar = llvm::none_of(op->getResultTypes(),
+                                  [](Type t) { return isa<ShapedType>(t); });
+      bool shared = llvm::any_of(op->getUsers(),
+                                 [&](Operation *user) { return !owner(user); });
+      bool free =
+          llvm::none_of(op->getOperands(), [&](Value v) { return defines(v); });
       if (scalar && shared && free && isPure(op)) {
         ops.remove(op);
         changed = true;
@@ -225,8 +223,8 @@ bool Group::findDestinations(OpBuilder &builder) {
           builder, output.getLoc(), presburger::BoundType::EQ, output, dim,
           [&](Value v, std::optional<int64_t>, ValueBoundsConstraintSet &) {
             Operation *def = v.getDefiningOp();
-            return !def || (!contains(def) && !owner(def) &&
-                            !isRematerializable(def));
+            return !def ||
+                   (!contains(def) && !owner(def) && !isRematerializable(def));
           });
       if (failed(size))
         return false;
@@ -247,8 +245,8 @@ void Group::buildFunction(OpBuilder &builder, StringRef name) {
       arguments.push_back(output.getType());
   }
   Location loc = ops.front()->getLoc();
-  function = func::FuncOp::create(
-      loc, name, builder.getFunctionType(arguments, results));
+  function = func::FuncOp::create(loc, name,
+                                  builder.getFunctionType(arguments, results));
   function.setPrivate();
   Block *body = function.addEntryBlock();
   OpBuilder inner = OpBuilder::atBlockEnd(body);
@@ -270,7 +268,8 @@ void Group::buildFunction(OpBuilder &builder, StringRef name) {
         rematerialize(rematerialize, v);
     });
     Operation *copy = inner.clone(*op, mapping);
-    copy->walk([](Operation *nested) { nested->removeAttr(buddy::kModuleAttr); });
+    copy->walk(
+        [](Operation *nested) { nested->removeAttr(buddy::kModuleAttr); });
   }
   unsigned next = inputs.size();
   SmallVector<Value> returned;
@@ -326,9 +325,8 @@ void Group::replaceByCall(OpBuilder &builder, func::FuncOp callee,
   }
   for (auto [output, result] : llvm::zip(outputs, call.getResults())) {
     replaced.map(output, result);
-    output.replaceUsesWithIf(result, [&](OpOperand &use) {
-      return !owner(use.getOwner());
-    });
+    output.replaceUsesWithIf(
+        result, [&](OpOperand &use) { return !owner(use.getOwner()); });
   }
   for (Operation *op : llvm::reverse(ops))
     op->erase();
@@ -355,7 +353,8 @@ struct OutlineLayers : buddy::impl::OutlineLayersBase<OutlineLayers> {
     llvm::MapVector<StringAttr, Group> groups;
     for (Operation &op : entry.getBody().front()) {
       auto path = op.getAttrOfType<StringAttr>(buddy::kModuleAttr);
-      if (!path || isRematerializable(&op) || op.hasTrait<OpTrait::IsTerminator>())
+      if (!path || isRematerializable(&op) ||
+          op.hasTrait<OpTrait::IsTerminator>())
         continue;
       Group &group = groups[path];
       group.path = path.getValue();
@@ -368,8 +367,7 @@ struct OutlineLayers : buddy::impl::OutlineLayersBase<OutlineLayers> {
       if (group.ops.empty() || !group.isWorthwhile() || !group.isConvex() ||
           !group.collectValues() || !group.findDestinations(builder))
         continue;
-      group.buildFunction(builder,
-                          (entry.getName() + ".layer").str());
+      group.buildFunction(builder, (entry.getName() + ".layer").str());
       candidates.push_back(&group);
     }
     SmallVector<SmallVector<Group *>> classes;

@@ -28,8 +28,8 @@ static BufferLikeType rowMajorArgument(TensorLikeType type, Attribute space,
   MemRefLayoutAttrInterface layout;
   if (!strides.empty())
     layout = StridedLayoutAttr::get(tensor.getContext(), offset, strides);
-  return cast<BufferLikeType>(
-      MemRefType::get(tensor.getShape(), tensor.getElementType(), layout, space));
+  return cast<BufferLikeType>(MemRefType::get(
+      tensor.getShape(), tensor.getElementType(), layout, space));
 }
 
 /// True for an op that only makes a tensor of equal elements.
@@ -38,9 +38,8 @@ static bool isFill(Operation *op) {
   return linalgOp && linalgOp.hasPureTensorSemantics() &&
          op->getNumResults() == 1 && op->getRegion(0).hasOneBlock() &&
          linalgOp.getNumReductionLoops() == 0 &&
-         llvm::none_of(linalgOp.getDpsInputs(), [](Value v) {
-           return isa<ShapedType>(v.getType());
-         });
+         llvm::none_of(linalgOp.getDpsInputs(),
+                       [](Value v) { return isa<ShapedType>(v.getType()); });
 }
 
 /// Gives each use of an empty or filled tensor one of its own. CSE makes them

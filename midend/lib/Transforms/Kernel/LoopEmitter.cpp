@@ -44,8 +44,7 @@ Value LoopEmitter::load(OpOperand &operand, const Step &step) {
     return broadcast(memref, step);
   AffineMap map = op.getMatchingIndexingMap(&operand);
   if (step.shape && map.isFunctionOfDim(step.dim))
-    return vector::LoadOp::create(builder, loc,
-                                  step.of(type.getElementType()),
+    return vector::LoadOp::create(builder, loc, step.of(type.getElementType()),
                                   memref, indices(map));
   return broadcast(memref::LoadOp::create(builder, loc, memref, indices(map)),
                    step);
@@ -94,7 +93,8 @@ SmallVector<Value> LoopEmitter::point(ValueRange carried, const Step &step) {
   return results;
 }
 
-SmallVector<Value> LoopEmitter::body(ValueRange accumulators, const Step &step) {
+SmallVector<Value> LoopEmitter::body(ValueRange accumulators,
+                                     const Step &step) {
   Block &block = op->getRegion(0).front();
   IRMapping mapping;
   for (OpOperand *input : op.getDpsInputOperands()) {
@@ -116,8 +116,8 @@ SmallVector<Value> LoopEmitter::body(ValueRange accumulators, const Step &step) 
     if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
       Value v = broadcast(ivs[index.getDim()], step);
       if (step.shape && index.getDim() == step.dim) {
-        Value lanes = vector::StepOp::create(
-            builder, loc, cast<VectorType>(v.getType()));
+        Value lanes =
+            vector::StepOp::create(builder, loc, cast<VectorType>(v.getType()));
         v = arith::AddIOp::create(builder, loc, v, lanes);
       }
       mapping.map(index.getResult(), v);
@@ -137,8 +137,8 @@ SmallVector<Value> LoopEmitter::body(ValueRange accumulators, const Step &step) 
       SmallVector<Type> types;
       for (Type t : inner.getResultTypes())
         types.push_back(step.of(t));
-      copy = builder.create(loc, inner.getName().getIdentifier(), operands, types,
-                            inner.getAttrs());
+      copy = builder.create(loc, inner.getName().getIdentifier(), operands,
+                            types, inner.getAttrs());
       mapping.map(inner.getResults(), copy->getResults());
     }
     // The order of a reduction is not defined, so the vectorizer may choose.
@@ -147,9 +147,9 @@ SmallVector<Value> LoopEmitter::body(ValueRange accumulators, const Step &step) 
                                 op.getMatchingBlockArgument(output));
     });
     if (reduces && isa<arith::AddFOp, arith::MulFOp>(copy))
-      copy->setAttr("fastmath", arith::FastMathFlagsAttr::get(
-                                    builder.getContext(),
-                                    arith::FastMathFlags::reassoc));
+      copy->setAttr("fastmath",
+                    arith::FastMathFlagsAttr::get(
+                        builder.getContext(), arith::FastMathFlags::reassoc));
   }
   SmallVector<Value> yielded;
   for (Value v : block.getTerminator()->getOperands())
@@ -165,9 +165,9 @@ SmallVector<Value> LoopEmitter::body(ValueRange accumulators, const Step &step) 
 /// instruction. Others would become a call for each lane.
 static bool isVectorMath(Operation *op) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
-  if (isa<math::AbsFOp, math::SqrtOp, math::RsqrtOp, math::FloorOp, math::CeilOp,
-          math::TruncOp, math::RoundEvenOp, math::CopySignOp, math::FmaOp,
-          math::AbsIOp>(op))
+  if (isa<math::AbsFOp, math::SqrtOp, math::RsqrtOp, math::FloorOp,
+          math::CeilOp, math::TruncOp, math::RoundEvenOp, math::CopySignOp,
+          math::FmaOp, math::AbsIOp>(op))
     return type.isF32() || type.isF64() || type.isInteger();
   return type.isF32() &&
          isa<math::ExpOp, math::ExpM1Op, math::TanhOp, math::ErfOp, math::LogOp,
@@ -241,15 +241,16 @@ VectorType LoopEmitter::chooseVector(unsigned dim) {
     lanes *= 2; // Register groups of two: fewer, longer steps.
   if (lanes < 2)
     return {};
-  return VectorType::get({lanes}, builder.getI8Type(), {target.scalableVectors});
+  return VectorType::get({lanes}, builder.getI8Type(),
+                         {target.scalableVectors});
 }
 
 Value LoopEmitter::vectorSize(VectorType type) {
   Value lanes = constant(type.getDimSize(0));
   if (!type.isScalable())
     return lanes;
-  return arith::MulIOp::create(builder, loc,
-                               vector::VectorScaleOp::create(builder, loc), lanes);
+  return arith::MulIOp::create(
+      builder, loc, vector::VectorScaleOp::create(builder, loc), lanes);
 }
 
 std::optional<SmallVector<vector::CombiningKind>> LoopEmitter::combiners() {
@@ -258,7 +259,8 @@ std::optional<SmallVector<vector::CombiningKind>> LoopEmitter::combiners() {
     unsigned i = op.getMatchingBlockArgument(output).getArgNumber() -
                  op.getNumDpsInputs();
     SmallVector<Operation *> chain;
-    if (!matchReduction(op.getRegionOutputArgs(), i, chain) || chain.size() != 1)
+    if (!matchReduction(op.getRegionOutputArgs(), i, chain) ||
+        chain.size() != 1)
       return std::nullopt;
     std::optional<vector::CombiningKind> kind =
         linalg::getCombinerOpKind(chain.front());
@@ -290,11 +292,13 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
   Value lanes = vectorSize(shape), zero = constant(0);
   SmallVector<Value> init;
   for (Attribute attr : neutral) {
-    Value scalar = arith::ConstantOp::create(builder, loc, cast<TypedAttr>(attr));
+    Value scalar =
+        arith::ConstantOp::create(builder, loc, cast<TypedAttr>(attr));
     init.push_back(broadcast(scalar, step));
   }
   // Several independent accumulators, then single vectors.
-  auto loop = [&](Value lower, Value upper, int64_t unroll, ArrayRef<Value> start) {
+  auto loop = [&](Value lower, Value upper, int64_t unroll,
+                  ArrayRef<Value> start) {
     Value stride = arith::MulIOp::create(builder, loc, lanes, constant(unroll));
     auto made = scf::ForOp::create(builder, loc, lower, upper, stride, start);
     OpBuilder::InsertionGuard guard(builder);
@@ -303,10 +307,12 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
     size_t outputs = kinds->size();
     Value iv = made.getInductionVar();
     for (int64_t u = 0; u < unroll; ++u) {
-      ivs[dim] = u == 0 ? iv : arith::AddIOp::create(builder, loc, ivs[dim], lanes)
-                                   .getResult();
+      ivs[dim] = u == 0 ? iv
+                        : arith::AddIOp::create(builder, loc, ivs[dim], lanes)
+                              .getResult();
       llvm::append_range(
-          next, point(made.getRegionIterArgs().slice(u * outputs, outputs), step));
+          next,
+          point(made.getRegionIterArgs().slice(u * outputs, outputs), step));
     }
     scf::YieldOp::create(builder, loc, next);
     return made;
@@ -325,9 +331,9 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
   for (size_t i = 0; i < kinds->size(); ++i) {
     Value sum = unrolled.getResult(i);
     for (int64_t u = 1; u < kAccumulators; ++u)
-      sum = vector::makeArithReduction(
-          builder, loc, (*kinds)[i], sum,
-          unrolled.getResult(u * kinds->size() + i));
+      sum =
+          vector::makeArithReduction(builder, loc, (*kinds)[i], sum,
+                                     unrolled.getResult(u * kinds->size() + i));
     partial.push_back(sum);
   }
   Value end = wholeSteps(lanes);
@@ -353,7 +359,8 @@ SmallVector<Value> LoopEmitter::emitReductions(ArrayRef<unsigned> dims,
   Value lower = constant(0);
   if (dims.size() == 1)
     std::tie(start, lower) = emitVectorReduction(dim, accumulators);
-  auto loop = scf::ForOp::create(builder, loc, lower, sizes[dim], constant(1), start);
+  auto loop =
+      scf::ForOp::create(builder, loc, lower, sizes[dim], constant(1), start);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
   ivs[dim] = loop.getInductionVar();
@@ -444,14 +451,14 @@ void LoopEmitter::emit() {
               arith::SubIOp::create(builder, loc, sizes[dim], starts[0]);
           Value count =
               arith::MinSIOp::create(builder, loc, left, constant(kChunk));
-          emitInnermost(
-              dim, starts[0],
-              arith::AddIOp::create(builder, loc, starts[0], count));
+          emitInnermost(dim, starts[0],
+                        arith::AddIOp::create(builder, loc, starts[0], count));
         });
     return;
   }
   size_t outer = reductions.empty() ? dims.size() - 1 : dims.size();
-  SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)), upper;
+  SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)),
+      upper;
   for (unsigned dim : dims.take_front(outer))
     upper.push_back(sizes[dim]);
   createParallelLoop(builder, loc, lower, upper, steps, work,

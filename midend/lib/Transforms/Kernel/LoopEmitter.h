@@ -52,7 +52,8 @@ private:
   bool isCarried(mlir::OpOperand &output);
   /// The accumulators, in the op's order.
   llvm::SmallVector<mlir::OpOperand *> carriedOutputs();
-  /// Loads what is not carried, computes, stores; returns the new carried values.
+  /// Loads what is not carried, computes, stores; returns the new carried
+  /// values.
   llvm::SmallVector<mlir::Value> point(mlir::ValueRange carried,
                                        const Step &step);
   /// The op's body once; accumulators and results are of the step's shape.
@@ -72,8 +73,8 @@ private:
   /// The innermost parallel loop over lower <= iv < upper.
   void emitInnermost(unsigned dim, mlir::Value lower, mlir::Value upper);
   void emitPoint(const Step &step);
-  llvm::SmallVector<mlir::Value>
-  emitReductions(llvm::ArrayRef<unsigned> dims, mlir::ValueRange accumulators);
+  llvm::SmallVector<mlir::Value> emitReductions(llvm::ArrayRef<unsigned> dims,
+                                                mlir::ValueRange accumulators);
   /// The innermost reduction loop by vectors as far as whole vectors go;
   /// returns the combined accumulators and where the rest begins.
   std::pair<llvm::SmallVector<mlir::Value>, mlir::Value>

@@ -11,7 +11,8 @@ void buddy::createParallelLoop(
     ValueRange upperBounds, ValueRange steps, Value work,
     llvm::function_ref<void(OpBuilder &, Location, ValueRange)> body) {
   OpBuilder::InsertionGuard guard(builder);
-  Value threads = NumThreadsOp::create(builder, loc, builder.getI32Type(), work);
+  Value threads =
+      NumThreadsOp::create(builder, loc, builder.getI32Type(), work);
   omp::ParallelOperands parallelOperands;
   parallelOperands.numThreads = threads;
   auto parallel = omp::ParallelOp::create(builder, loc, parallelOperands);
