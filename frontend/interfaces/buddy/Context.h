@@ -1,5 +1,4 @@
-//===- Context.h - The context of a call to compiled code -----*- C, C++
-//-*-===//
+//===- Context.h - The context of a call to compiled code -------*- C++ -*-===//
 //
 // `buddy_ctx` is the first argument of every compiled entry point.  The
 // compiler emits code against the byte offsets below, so a change of layout is

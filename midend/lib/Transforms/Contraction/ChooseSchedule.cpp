@@ -1,5 +1,4 @@
-//===- ChooseSchedule.cpp - tile sizes for contractions
-//---------------------===//
+//===- ChooseSchedule.cpp - tile sizes for contractions -------------------===//
 //
 // Enters: linalg ops on tensors. Leaves: each contraction with a
 // `buddy.schedule`. All policy about contractions is here; the generators obey.

@@ -1,5 +1,4 @@
-//===- Contraction.cpp - a linalg contraction seen as a matrix product
-//-----===//
+//===- Contraction.cpp - a linalg contraction seen as a matrix product ----===//
 
 #include "Contraction.h"
 

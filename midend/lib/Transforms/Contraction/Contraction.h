@@ -1,5 +1,4 @@
-//===- Contraction.h - a linalg contraction seen as a matrix product
-//-------===//
+//===- Contraction.h - a linalg contraction seen as a matrix product ------===//
 //
 // Private to this folder. The analysis that the policy (ChooseSchedule, on
 // tensors) and the mechanism (LowerContractions, on memrefs) share.

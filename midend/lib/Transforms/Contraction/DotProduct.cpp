@@ -1,5 +1,4 @@
-//===- DotProduct.cpp - contractions by dot products
-//-----------------------===//
+//===- DotProduct.cpp - contractions by dot products ----------------------===//
 //
 // For few rows where both operands are contiguous along the reduction (a
 // decoder's linear layer, y = x Wᵀ): each element of B is used once or a few

@@ -1,5 +1,4 @@
-//===- Emitter.cpp - what all contraction kernels share
-//--------------------===//
+//===- Emitter.cpp - what all contraction kernels share -------------------===//
 
 #include "Emitter.h"
 

@@ -1,5 +1,4 @@
-//===- Emitter.h - loops and vector code of one contraction
-//----------------===//
+//===- Emitter.h - loops and vector code of one contraction ---------------===//
 //
 // Private to this folder. One class, a file for each kernel:
 //   Emitter.cpp       what all share: sizes, loops, element access

@@ -1,5 +1,4 @@
-//===- LowerContractions.cpp - contractions to vector code
-//------------------===//
+//===- LowerContractions.cpp - contractions to vector code ----------------===//
 //
 // Enters: contractions on memrefs with a `buddy.schedule`. Leaves: loops and
 // vector ops. Inputs do not alias outputs: bufferization has seen to it.

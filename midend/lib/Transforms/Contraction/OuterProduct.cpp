@@ -1,5 +1,4 @@
-//===- OuterProduct.cpp - contractions by outer products
-//-------------------===//
+//===- OuterProduct.cpp - contractions by outer products ------------------===//
 //
 // A task is a panel of columns times a block of rows. The reduction runs in
 // blocks of kc; in each, the panel's part of B is packed if that pays, and

@@ -1,5 +1,4 @@
-//===- Packing.cpp - operands in buffers of a thread
-//-----------------------===//
+//===- Packing.cpp - operands in buffers of a thread ----------------------===//
 //
 // Buffers lie on the stack of the thread that runs a task and hold
 // accumulators, so that elements are converted once and not at every use.
