@@ -12,7 +12,8 @@ import numpy as np
 def numbers() -> np.ndarray:
     """All f16 values and many bf16, what lies half-way between neighbours and beside that."""
     halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float64)
-    brains = (np.arange(0, 65536, 7, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of signaling NaNs
+        brains = (np.arange(0, 65536, 7, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
     found = [halves]
     for values in (halves, brains):
         ordered = np.unique(values[np.isfinite(values)])
