@@ -7,8 +7,8 @@
  * beyond these is an undefined symbol at link time, not a wrong result.
  *
  * The interface is documented in LLVM's openmp/runtime/src/kmp.h; scheduling
- * constants are kmp_sch_static_chunked (33) and kmp_sch_static (34), loop bounds
- * are inclusive.
+ * constants are kmp_sch_static_chunked (33) and kmp_sch_static (34), loop
+ * bounds are inclusive.
  *
  *===----------------------------------------------------------------------===*/
 
@@ -59,7 +59,8 @@ EXPORT void __kmpc_push_num_threads(ident_t *loc, int32_t gtid, int32_t count) {
   requested_threads = count > 0 ? (unsigned)count : 0;
 }
 
-EXPORT void __kmpc_fork_call(ident_t *loc, int32_t argc, microtask_t task, ...) {
+EXPORT void __kmpc_fork_call(ident_t *loc, int32_t argc, microtask_t task,
+                             ...) {
   (void)loc;
   struct region r = {task, argc, {0}};
   if (argc > MAX_ARGUMENTS)
@@ -79,11 +80,13 @@ EXPORT void __kmpc_barrier(ident_t *loc, int32_t gtid) {
   GOMP_barrier();
 }
 
-/* This thread's part of the iterations lb, lb + incr, … <= ub. The trip count is
- * computed unsigned, so that a range over the whole type does not overflow. */
+/* This thread's part of the iterations lb, lb + incr, … <= ub. The trip count
+ * is computed unsigned, so that a range over the whole type does not overflow.
+ */
 #define STATIC_INIT(NAME, T, UT, ST)                                           \
-  EXPORT void NAME(ident_t *loc, int32_t gtid, int32_t schedule, int32_t *last,\
-                   T *lb, T *ub, ST *stride, ST incr, ST chunk) {              \
+  EXPORT void NAME(ident_t *loc, int32_t gtid, int32_t schedule,               \
+                   int32_t *last, T *lb, T *ub, ST *stride, ST incr,           \
+                   ST chunk) {                                                 \
     (void)loc, (void)gtid;                                                     \
     UT threads = (UT)omp_get_num_threads(), me = (UT)omp_get_thread_num();     \
     T low = *lb, high = *ub;                                                   \
@@ -114,7 +117,7 @@ EXPORT void __kmpc_barrier(ident_t *loc, int32_t gtid) {
       }                                                                        \
     }                                                                          \
     *lb = (T)((UT)low + first * (UT)incr);                                     \
-    *ub = (T)((UT)*lb + (count - 1) * (UT)incr);                               \
+    *ub = (T)((UT)(*lb) + (count - 1) * (UT)incr);                             \
   }
 STATIC_INIT(__kmpc_for_static_init_4, int32_t, uint32_t, int32_t)
 STATIC_INIT(__kmpc_for_static_init_4u, uint32_t, uint32_t, int32_t)
@@ -153,7 +156,8 @@ EXPORT void __kmpc_end_single(ident_t *loc, int32_t gtid) {
 /* 1: the caller combines its part inside this critical section. */
 EXPORT int32_t __kmpc_reduce_nowait(ident_t *loc, int32_t gtid, int32_t count,
                                     size_t size, void *data,
-                                    void (*combine)(void *, void *), void *lock) {
+                                    void (*combine)(void *, void *),
+                                    void *lock) {
   (void)loc, (void)gtid, (void)count, (void)size;
   (void)data, (void)combine, (void)lock;
   GOMP_critical_start();
