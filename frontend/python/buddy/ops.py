@@ -7,6 +7,7 @@ holds them is a normal PyTorch graph; the importer lowers each to one operation.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -104,7 +105,7 @@ def _attention_fake(
     return q.new_empty((*batch, *q.shape[-3:-1], v.shape[-1]))
 
 
-def _attention_setup(ctx, inputs, output) -> None:  # noqa: ANN001
+def _attention_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     q, k, v, mask, causal, scale = inputs
     ctx.causal, ctx.scale, ctx.has_mask = causal, scale, mask is not None
     ctx.save_for_backward(q, k, v, *([mask] if mask is not None else []))
@@ -115,7 +116,7 @@ def _sum_to_heads(x: torch.Tensor, heads: int) -> torch.Tensor:
     return x.unflatten(-3, (heads, x.shape[-3] // heads)).sum(-3)
 
 
-def _attention_backward(ctx, grad: torch.Tensor):  # noqa: ANN001, ANN202
+def _attention_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     q, k, v, *rest = ctx.saved_tensors
     mask = rest[0] if ctx.has_mask else None
     heads, kv_heads = q.shape[-3], k.shape[-3]
@@ -177,14 +178,14 @@ def _rms_norm_fake(
     return x.new_empty(x.shape)
 
 
-def _rms_norm_setup(ctx, inputs, output) -> None:  # noqa: ANN001
+def _rms_norm_setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     x, normalized_shape, weight, eps = inputs
     ctx.dims, ctx.has_weight = len(normalized_shape), weight is not None
     ctx.eps = torch.finfo(x.dtype).eps if eps is None else eps
     ctx.save_for_backward(x, *([weight] if weight is not None else []))
 
 
-def _rms_norm_backward(ctx, grad: torch.Tensor):  # noqa: ANN001, ANN202
+def _rms_norm_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     x, *rest = ctx.saved_tensors
     compute = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
     wide, grad_wide = x.to(compute), grad.to(compute)

@@ -72,7 +72,7 @@ class LlamaCppRunner:
     """llama.cpp through llama-cpp-python, in the file's own type."""
 
     def __init__(self, path: Path, threads: int, capacity: int) -> None:
-        import llama_cpp  # type: ignore[import-not-found]
+        import llama_cpp
 
         self.name = "llama.cpp"
         self._module = llama_cpp

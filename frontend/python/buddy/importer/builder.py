@@ -31,12 +31,13 @@ class Builder:
     """Builds the operations of one function.
 
     `node` is the FX node being lowered and `meta` its fake value; a rule reads result shapes and
-    dtypes there.
+    dtypes there. The importer sets it before each rule.
     """
+
+    node: torch.fx.Node
 
     def __init__(self, symbols: SymbolTable):
         self.symbols = symbols
-        self.node: torch.fx.Node | None = None
 
     # ---- the node being lowered ----------------------------------------------------------
 

@@ -60,8 +60,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from . import lowerings  # noqa: F401  (registers the rules)
 
     table = dict(torch.export.default_decompositions().items())
-    for op in _KEPT:
-        table.pop(op, None)
+    for kept in _KEPT:
+        table.pop(kept, None)
     for op, function in torch._decomp.decomposition_table.items():
         if op not in table and op not in _KEPT and _wanted(op):
             table[op] = function

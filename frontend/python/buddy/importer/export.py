@@ -11,7 +11,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from .decomposition import decompositions
 from .errors import ImportGraphError
 from .registry import Dialect
-from .signature import ArgSpec
+from .signature import ArgSpec, SpecKind
 
 if TYPE_CHECKING:
     from .module import ImportedModule, ModuleBuilder
@@ -73,6 +73,7 @@ def add_exported_program(
     for node, spec in zip(placeholders, ep.graph_signature.input_specs, strict=True):
         meta = node.meta.get("val")
         arg_name = names[spec.arg.name]
+        kind: SpecKind
         if isinstance(meta, (torch.SymInt, int)) and not isinstance(meta, bool):
             kind = "size" if isinstance(meta, torch.SymInt) else "constant"
         elif not isinstance(meta, torch.Tensor):

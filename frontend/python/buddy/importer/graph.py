@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -171,8 +172,9 @@ class FunctionImporter:
         # Whole tensors first: other results may be views of them.
         for result in kept:
             meta = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
-            whole = isinstance(meta, torch.Tensor) and bases.is_whole(meta)
-            if whole and result not in position and result not in produced:
+            if not isinstance(meta, torch.Tensor) or not bases.is_whole(meta):
+                continue
+            if result not in position and result not in produced:
                 if result.target is not aten.copy_.default and bases.find(meta) is None:
                     produced[result] = self._add_output(meta)
                     bases.add(meta, produced[result])
@@ -226,17 +228,14 @@ class FunctionImporter:
                     inner, value, restrict=True, writable=True if info.mutated else None
                 )
             for i, dim in enumerate(info.shape):
-                symbols.bind_size(
-                    dim, lambda loaded=loaded, i=i: tensor.dim(loaded, self.builder.index(i))
-                )
+                symbols.bind_size(dim, partial(self._size, loaded, i))
+            assert info.placeholder is not None
             node = self.placeholders[info.placeholder]
             self.env[node] = Tensor.plain(loaded, info.dtype, info.shape)
         for info, value in zip(self.args, self._values, strict=True):
             if info.kind == "size":
-                symbols.bind_size(
-                    info.expr,
-                    lambda value=value: arith.index_cast(ir.IndexType.get(), value),
-                )
+                symbols.bind_size(info.expr, partial(_as_index, value))
+                assert info.placeholder is not None
                 node = self.placeholders[info.placeholder]
                 self.env[node] = node.meta.get("val", self.specs[info.placeholder].meta)
         for node, spec in zip(self.placeholders, self.specs, strict=True):
@@ -252,24 +251,28 @@ class FunctionImporter:
                     lambda x: scalars.cast(x, torch.uint8, torch.bool),
                 )
 
+    def _size(self, value: ir.Value, dim: int) -> ir.Value:
+        return tensor.dim(value, self.builder.index(dim))
+
     # ---- nodes ----------------------------------------------------------------------------
 
     def _lower(self, node: torch.fx.Node) -> None:
         if node.target in _IGNORED:
             return
         if node.target is aten.copy_.default and node.args[0] in self.placeholders:
-            value = self.env[node.args[1]]
-            target = self.env[node.args[0]]
+            value = self.env[registry.node_arg(node, 1)]
+            target = self.env[registry.node_arg(node, 0)]
             self.env[node] = value if isinstance(value, Tensor) else target
             return
         if node.op == "get_attr":
             self.env[node] = self._constant(node)
             return
-        if node.target is operator.getitem and isinstance(
-            self.env.get(node.args[0]), (tuple, list)
-        ):
-            self.env[node] = self.env[node.args[0]][node.args[1]]
-            return
+        if node.target is operator.getitem:
+            results, index = self.env.get(registry.node_arg(node, 0)), node.args[1]
+            if isinstance(results, (tuple, list)):
+                assert isinstance(index, int), node.format_node()
+                self.env[node] = results[index]
+                return
         entry = self._find_rule(node)
         if entry is None and registry.is_scalar_node(node):
             self.env[node] = node.meta["val"]
@@ -282,8 +285,9 @@ class FunctionImporter:
             with ir.Location.name(node.name, provenance.location(node)):
                 result = entry.rule(self.builder, *arguments)
                 if result is NotImplemented:
-                    entry = registry.find(node.target, "linalg")
-                    result = entry.rule(self.builder, *arguments)
+                    fallback = registry.find(node.target, "linalg")
+                    assert fallback is not None, "`check` lets no node without one pass"
+                    result = fallback.rule(self.builder, *arguments)
                 self.env[node] = result
         except Unsupported as error:
             raise UnsupportedOpsError([self._missing(node, str(error))]) from error
@@ -325,7 +329,7 @@ class FunctionImporter:
         function.operation.walk(visit)
 
     def _constant(self, node: torch.fx.Node) -> Tensor:
-        value = self.gm
+        value: Any = self.gm
         for part in str(node.target).split("."):
             value = getattr(value, part)
         if not isinstance(value, torch.Tensor):
@@ -352,6 +356,7 @@ class FunctionImporter:
         done: set[int] = set()
         for result, output in zip(kept, outputs, strict=True):
             if output.kind == "new" and output.arg not in done:
+                assert output.arg is not None
                 done.add(output.arg)
                 stores.append((self._boundary_value(self.env[result], output.arg), output.arg))
         states = {
@@ -389,6 +394,10 @@ class FunctionImporter:
             )
         value = self.builder.value(source)
         return self.builder.cast_static(value, info.shape)
+
+
+def _as_index(value: ir.Value) -> ir.Value:
+    return arith.index_cast(ir.IndexType.get(), value)
 
 
 def _broadcast(source: Tensor, shape: Sequence[Any], builder: Builder) -> Tensor:

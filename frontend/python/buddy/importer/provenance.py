@@ -22,7 +22,8 @@ def source_line(node: torch.fx.Node) -> tuple[str, int] | None:
         for match in _FRAME.finditer(node.meta.get("stack_trace") or "")
     ]
     users = [frame for frame in frames if not frame[0].startswith(_TORCH)]
-    return (users or frames or [None])[-1]
+    known = users or frames
+    return known[-1] if known else None
 
 
 def location(node: torch.fx.Node) -> ir.Location:

@@ -54,6 +54,19 @@ def find(op: Any, dialect: Dialect) -> Entry | None:
     return _RULES.get((op, dialect))
 
 
+def overload(node: torch.fx.Node) -> torch._ops.OpOverload:
+    """Return the ATen (or other library) operator that a node calls."""
+    assert isinstance(node.target, torch._ops.OpOverload), node.format_node()
+    return node.target
+
+
+def node_arg(node: torch.fx.Node, index: int) -> torch.fx.Node:
+    """Return the node that is a node's `index`-th positional argument."""
+    arg = node.args[index]
+    assert isinstance(arg, torch.fx.Node), node.format_node()
+    return arg
+
+
 def tensor_metas(value: Any) -> list[torch.Tensor]:
     """Return the (fake) tensors in nested arguments or results of nodes."""
     found: list[torch.Tensor] = []
@@ -92,7 +105,7 @@ def why_unsupported(node: torch.fx.Node) -> str | None:
             return f"a tensor on {meta.device.type}; the importer takes CPU tensors"
         if meta.layout is not torch.strided:
             return f"a tensor of layout {meta.layout}"
-    if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
+    if node.target is torch.ops.aten.copy_.default and node_arg(node, 0).op == "placeholder":
         return None  # the graph's own write-back of a mutated input
     if node.meta.get("unbacked_bindings") and not is_scalar_node(node):
         return "the result's shape depends on data"

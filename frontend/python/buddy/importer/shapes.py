@@ -119,7 +119,8 @@ def _match(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[int], list
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) or j < len(new):
-        left, right = [], []
+        left: list[int] = []
+        right: list[int] = []
         size_left: Dim = 1
         size_right: Dim = 1
         while True:

@@ -11,6 +11,7 @@ from . import types
 from .symbols import Dim, as_dims, as_expr, contiguous_strides, is_contiguous
 
 ArgKind = Literal["input", "weight", "state", "output", "size", "constant"]
+SpecKind = Literal["input", "weight", "state", "size", "constant"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class ArgSpec:
     """
 
     name: str
-    kind: Literal["input", "weight", "state", "size", "constant"]
+    kind: SpecKind
     meta: Any
     weight_offset: int | None = None
 

@@ -13,7 +13,7 @@ import buddy.ops  # noqa: F401  (defines torch.ops.buddy)
 from .. import scalars, types
 from ..builder import Builder
 from ..errors import Unsupported
-from ..registry import lowers
+from ..registry import lowers, overload
 from ..symbols import same
 from ..values import Tensor
 from .common import normalize
@@ -260,7 +260,7 @@ def _buddy_attention(
 
 
 def _no_dropout(node: torch.fx.Node) -> str | None:
-    values = dict(zip((a.name for a in node.target._schema.arguments), node.args, strict=False))
+    values = dict(zip((a.name for a in overload(node)._schema.arguments), node.args, strict=False))
     values.update(node.kwargs)
     return "dropout is not supported" if values.get("dropout_p", 0.0) else None
 

@@ -11,7 +11,7 @@ from mlir.dialects import arith
 
 from .. import scalars, shapes, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
-from ..registry import lowers
+from ..registry import lowers, overload
 from ..symbols import Dim, as_dim
 from ..values import Tensor
 from .contraction import add_bias
@@ -217,7 +217,7 @@ def _max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    spatial = 2 if "2d" in b.node.target.__name__ else 3
+    spatial = 2 if "2d" in overload(b.node).__name__ else 3
     kernel = _spread(kernel, spatial)
     stride = _spread(stride, spatial) if stride else kernel
     padding, dilation = _spread(padding, spatial), _spread(dilation, spatial)
@@ -276,7 +276,7 @@ def _avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    spatial = 2 if "2d" in b.node.target.__name__ else 3
+    spatial = 2 if "2d" in overload(b.node).__name__ else 3
     kernel = _spread(kernel, spatial)
     stride = _spread(stride, spatial) if stride else kernel
     padding = _spread(padding, spatial)

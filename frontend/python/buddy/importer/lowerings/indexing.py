@@ -102,7 +102,7 @@ def gather(
 
 def integer_indices(node: torch.fx.Node) -> str | None:
     """Say why the index tensors of a node cannot be used: bool masks have no static shape."""
-    for meta in tensor_metas(list(node.args[1])):
+    for meta in tensor_metas(node.args[1]):
         if meta.dtype in (torch.bool, torch.uint8):
             return "indexing by a mask has a data-dependent shape"
     return None

@@ -11,7 +11,7 @@ from mlir.dialects import arith, math
 
 from .. import scalars, shapes, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
-from ..registry import lowers
+from ..registry import lowers, overload
 from ..symbols import product
 from ..values import Tensor
 from .common import normalize, normalize_all
@@ -287,7 +287,7 @@ def _truth_dims(b: Builder, x: Tensor, dims: Any = None, keep: bool = False) -> 
 
 
 def _truth(b: Builder, x: Tensor, dims: list[int], keep: bool) -> Tensor:
-    conjunction = "all" in b.node.target.__name__
+    conjunction = "all" in overload(b.node).__name__
     combine = arith.andi if conjunction else arith.ori
     (result,) = reduce_to(
         b,

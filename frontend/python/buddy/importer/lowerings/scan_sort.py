@@ -237,7 +237,7 @@ def sort(b: Builder, x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Ten
     if scalar:
         from ..shapes import squeeze
 
-        return tuple(squeeze(b, part, [0]) for part in results)
+        return squeeze(b, results[0], [0]), squeeze(b, results[1], [0])
     return results
 
 

@@ -15,7 +15,7 @@ from mlir.dialects import arith, tensor
 
 from .. import scalars, types
 from ..builder import Builder
-from ..registry import lowers, tensor_metas
+from ..registry import lowers, node_arg, tensor_metas
 from ..symbols import as_dim, same
 from ..values import Tensor
 from .common import check_all, normalize
@@ -45,7 +45,7 @@ def _slice_scatter(
     source = b.cast(source, x.dtype)
     if step == 1 and same(source.shape[dim], x.shape[dim]):
         return expand(b, source, x.shape)
-    source_meta = b.node.args[1].meta["val"]
+    source_meta = node_arg(b.node, 1).meta["val"]
     sizes = [as_dim(size) for size in source_meta.shape]
     offsets: list[Any] = [0] * x.rank
     strides: list[Any] = [1] * x.rank
@@ -170,17 +170,17 @@ def _write_slabs(
 # ---- index_put -------------------------------------------------------------------------------
 
 
-def _mask_of(node: torch.fx.Node) -> Any:
-    masks = [m for m in tensor_metas(list(node.args[1])) if m.dtype in (torch.bool, torch.uint8)]
-    return masks
+def _masks_of(node: torch.fx.Node) -> list[torch.Tensor]:
+    return [m for m in tensor_metas(node.args[1]) if m.dtype in (torch.bool, torch.uint8)]
 
 
 def _put_supported(node: torch.fx.Node) -> str | None:
-    if not _mask_of(node):
+    if not _masks_of(node):
         return None
-    value = node.args[2].meta["val"]
+    indices, value = node.args[1], node_arg(node, 2).meta["val"]
+    assert isinstance(indices, (list, tuple)), node.format_node()
     accumulate = len(node.args) > 3 and node.args[3]
-    if len(node.args[1]) == 1 and value.numel() == 1 and not accumulate:
+    if len(indices) == 1 and value.numel() == 1 and not accumulate:
         return None
     return "writing several values by a mask has a data-dependent shape"
 
@@ -199,8 +199,10 @@ def _index_put(
     *_: Any,
 ) -> Tensor:
     values = b.cast(values, x.dtype)
-    if _mask_of(b.node):
-        return _put_mask(b, x, indices[0], values)
+    if _masks_of(b.node):
+        (mask,) = indices
+        assert mask is not None
+        return _put_mask(b, x, mask, values)
     indices = [*indices, *[None] * (x.rank - len(indices))]
     used = [(i, index) for i, index in enumerate(indices) if index is not None]
     for dim, index in used:

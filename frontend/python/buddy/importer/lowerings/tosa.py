@@ -102,8 +102,9 @@ def _binary(op: Any, make: Callable[..., ir.Value], condition: Any) -> None:
             return NotImplemented  # alpha
         dtypes = {t.dtype for t in (x, y) if isinstance(t, Tensor)}
         dtype, rank = dtypes.pop(), len(b.result_shape())
-        operands = [_ranked(b, operand, rank, dtype) for operand in (x, y)]
-        if dtypes or any(operand is None for operand in operands):
+        ranked = [_ranked(b, operand, rank, dtype) for operand in (x, y)]
+        operands = [operand for operand in ranked if operand is not None]
+        if dtypes or len(operands) != len(ranked):
             return NotImplemented
         if not types.is_float(dtype) and any(isinstance(v, float) for v in (x, y)):
             return NotImplemented
@@ -182,12 +183,13 @@ def _relu(b: Builder, x: Tensor) -> Tensor:
 @lowers(aten.where.self, dialect="tosa", condition=_COMPARED)
 def _where(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Any:
     shape, dtype = b.result_shape(), b.result_dtype()
-    operands = [
+    ranked = [
         _ranked(b, condition, len(shape), torch.bool),
         _ranked(b, x, len(shape), dtype),
         _ranked(b, y, len(shape), dtype),
     ]
-    if any(operand is None for operand in operands):
+    operands = [operand for operand in ranked if operand is not None]
+    if len(operands) != len(ranked):
         return NotImplemented
     sizes = zip(*[list(operand.type.shape) for operand in operands], strict=True)
     if [max(triple) for triple in sizes] != list(shape):
