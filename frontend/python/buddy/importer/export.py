@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import sympy
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
@@ -14,6 +15,7 @@ from .registry import Dialect
 from .signature import ArgSpec, SpecKind
 
 if TYPE_CHECKING:
+    from .graph import Range
     from .module import ImportedModule, ModuleBuilder
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -91,4 +93,20 @@ def add_exported_program(
         primary_dialect=primary_dialect,
         mutations=mutations,
         alias_outputs=False,
+        ranges=_ranges(ep),
     )
+
+
+def _ranges(ep: torch.export.ExportedProgram) -> dict[sympy.Symbol, Range]:
+    """What the program says of its symbols' bounds."""
+    ranges: dict[sympy.Symbol, Range] = {}
+    for symbol, bounds in ep.range_constraints.items():
+        low, high = (
+            int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper)
+        )
+        # Sizes near the largest integer are torch.export's word for "no bound".
+        if high is not None and high >= 2**62:
+            high = None
+        if low is not None or high is not None:
+            ranges[symbol] = (low, high)
+    return ranges

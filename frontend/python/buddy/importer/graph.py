@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import sympy
 import torch
 from mlir import ir
 from mlir.dialects import arith, bufferization, func, tensor
@@ -37,6 +38,10 @@ _IGNORED = {
 }
 
 
+# The least and the greatest value of a symbol, None where there is no bound to check.
+Range = tuple[int | None, int | None]
+
+
 class FunctionImporter:
     """Builds the function of one graph; `run` does it and returns the signature."""
 
@@ -48,10 +53,12 @@ class FunctionImporter:
         primary_dialect: Dialect,
         mutations: dict[int, str],
         alias_outputs: bool = True,
+        ranges: Mapping[sympy.Symbol, Range] | None = None,
     ):
         self.gm, self.specs, self.name = gm, list(args), name
         self.primary_dialect, self.mutations = primary_dialect, mutations
         self.alias_outputs = alias_outputs
+        self.ranges = dict(ranges or {})
         nodes = list(gm.graph.nodes)
         self.placeholders = [node for node in nodes if node.op == "placeholder"]
         self.output_node = next(node for node in nodes if node.op == "output")
@@ -106,6 +113,7 @@ class FunctionImporter:
                 # The prologue's end; size arithmetic is put before it.
                 anchor = ir.Operation.create("buddy.prologue")
                 self._bind_arguments(function.entry_block, anchor)
+                self._check_ranges()
                 for node in self.body_nodes:
                     self._lower(node)
                 self._store(results, outputs, written)
@@ -250,6 +258,34 @@ class FunctionImporter:
                     torch.bool,
                     lambda x: scalars.cast(x, torch.uint8, torch.bool),
                 )
+
+    def _check_ranges(self) -> None:
+        """Refuse sizes outside of what the graph was traced for."""
+        checked: set[sympy.Symbol] = set()
+        for info in self.args:
+            if info.kind == "output":
+                continue
+            named = [(dim, f"dimension {i}") for i, dim in enumerate(info.shape)]
+            if info.kind == "size":
+                named = [(info.expr, "the value")]
+            for symbol, what in named:
+                if symbol in checked or symbol not in self.ranges:
+                    continue
+                checked.add(symbol)
+                low, high = self.ranges[symbol]
+                where = f"argument '{info.name}': {what} must be"
+                # A dimension is never negative, an integer argument may be.
+                if low is not None and (low > 0 or info.kind == "size"):
+                    self._check_bound(symbol, "sge", low, f"{where} at least {low}")
+                if high is not None:
+                    self._check_bound(symbol, "sle", high, f"{where} at most {high}")
+
+    def _check_bound(self, symbol: sympy.Symbol, predicate: str, bound: int, message: str) -> None:
+        # Not by sympy, which knows the symbol's range and would fold the comparison.
+        size = self.builder.symbols.index(symbol)
+        limit = self.builder.index_constant(bound)
+        holds = arith.cmpi(getattr(arith.CmpIPredicate, predicate), size, limit)
+        self.builder.check(holds, message, precondition=True)
 
     def _size(self, value: ir.Value, dim: int) -> ir.Value:
         return tensor.dim(value, self.builder.index(dim))

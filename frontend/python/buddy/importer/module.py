@@ -9,10 +9,11 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import sympy
 import torch
 from mlir import ir
 
-from .graph import FunctionImporter
+from .graph import FunctionImporter, Range
 from .registry import Dialect
 from .signature import ArgInfo, ArgSpec, FunctionInfo, OutputInfo
 
@@ -82,6 +83,7 @@ class ModuleBuilder:
         primary_dialect: Dialect = "linalg",
         mutations: Mapping[int, str] | None = None,
         alias_outputs: bool = True,
+        ranges: Mapping[sympy.Symbol, Range] | None = None,
     ) -> FunctionInfo:
         """Import a graph as the entry point `name`.
 
@@ -93,6 +95,7 @@ class ModuleBuilder:
             written to; used where the graph has no `copy_` nodes (torch.export).
         alias_outputs: results that share memory with an argument are "view" results, as
             AOTAutograd's contract wants; otherwise they are copied into outputs of their own.
+        ranges: bounds of symbolic sizes; a call outside of them returns an error at once.
 
         Raises `UnsupportedOpsError` with every missing op, `ImportGraphError` on a bad graph or
         argument list; nothing is added then.
@@ -101,7 +104,7 @@ class ModuleBuilder:
             raise ValueError(f"two entry points named {name}")
         with self._context, ir.Location.unknown():
             importer = FunctionImporter(
-                gm, args, name, primary_dialect, dict(mutations or {}), alias_outputs
+                gm, args, name, primary_dialect, dict(mutations or {}), alias_outputs, ranges
             )
             info = importer.run(self._module)
         self._functions[name] = info
