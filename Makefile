@@ -87,7 +87,8 @@ $(BUNDLE)/manifest.json: build/bundles/$(NAME).model $(wildcard $(MODEL)) $(COMP
 $(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/* frontend/interfaces/*/*)
 	@$(STEP) "build examples/llama" build/logs/llama-$(NAME).log \
 	  $(CMAKE) -S examples/llama -B $(LLAMA) -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	  -DCMAKE_CXX_COMPILER=clang++-22 -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(BUNDLE))
+	  -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 \
+	  -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(BUNDLE))
 	@$(STEP) "link examples/llama" build/logs/llama-$(NAME)-build.log $(NINJA) -C $(LLAMA) -j $(JOBS)
 	@touch $@
 

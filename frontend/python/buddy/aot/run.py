@@ -52,7 +52,8 @@ def compile_program(bundle: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _command(
                 "cmake", "-S", str(_EXAMPLE), "-B", str(build), "-G", "Ninja",
-                "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_COMPILER=clang++-22",
+                "-DCMAKE_BUILD_TYPE=Release",
+                "-DCMAKE_C_COMPILER=clang-22", "-DCMAKE_CXX_COMPILER=clang++-22",
                 f"-DBUDDY_BUNDLE={bundle.resolve()}",
             )  # fmt: skip
             _command("ninja", "-C", str(build), PROGRAM)
