@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from buddy.aot.library import BundleLibrary
@@ -85,3 +86,37 @@ def test_memory_of_a_build_is_the_weights_and_700_mb(smollm2: Built, tmp_path: s
     assert done.returncode == 0, done.stderr
     stored = (smollm2.bundle / "weights.safetensors").stat().st_size
     assert int(done.stdout) * 1024 <= stored + 700e6
+
+
+def test_two_processes_share_the_weights(smollm2: Built) -> None:
+    """Each counts its share of what it shares: together the weights once, and little more."""
+    chats = [
+        subprocess.Popen(
+            [smollm2.program, "--chat", "-n", "4"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    try:
+        for chat in chats:
+            chat.stdin.write(b"Hello\n")
+            chat.stdin.flush()
+        for chat in chats:  # an answer means that every weight was read
+            seen = b""
+            while len(seen) < 8:
+                byte = chat.stdout.read(1)
+                assert byte, "the chat ended"
+                seen += byte
+        shares = []
+        for chat in chats:
+            rollup = Path(f"/proc/{chat.pid}/smaps_rollup").read_text()
+            shares.append(int(re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)[1]) >> 10)
+    finally:
+        for chat in chats:
+            chat.kill()
+            chat.communicate()
+    weights = (smollm2.bundle / "weights.safetensors").stat().st_size >> 20
+    assert sum(shares) <= weights + 200, shares
+    assert sum(shares) >= weights, shares
