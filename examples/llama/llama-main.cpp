@@ -140,7 +140,8 @@ struct Writer {
 static Tokens readPrompt(const Options &options, const buddy::Text &text) {
   if (options.printTokens)
     return options.tokens;
-  auto ids = text.encode(options.prompt ? *options.prompt : readAll(std::cin));
+  auto ids = text.encode(options.prompt ? *options.prompt
+                                        : readAll(std::cin, "standard input"));
   return Tokens(ids.begin(), ids.end());
 }
 

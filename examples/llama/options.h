@@ -73,8 +73,19 @@ struct Options {
   }
 };
 
-inline std::string readAll(std::istream &stream) {
-  return std::string(std::istreambuf_iterator<char>(stream), {});
+/// What is left of `stream`; throws buddy::Error if it cannot be read. A
+/// directory opens, and fails here: some standard libraries throw, some end.
+inline std::string readAll(std::istream &stream, const std::string &name) {
+  errno = 0;
+  std::string contents;
+  try {
+    contents.assign(std::istreambuf_iterator<char>(stream), {});
+  } catch (const std::ios_base::failure &) {
+    errno = errno ? errno : EIO;
+  }
+  if (errno)
+    throw buddy::Error(BUDDY_E_IO, name + ": " + std::strerror(errno));
+  return contents;
 }
 
 namespace options_detail {
@@ -90,8 +101,9 @@ inline int64_t integer(const std::string &flag, const char *text, int64_t least,
   errno = 0;
   long long value = std::strtoll(text, &end, 10);
   if (end == text || *end || errno || value < least || value > most)
-    fail(flag + " " + text + ": expected a whole number of at least " +
-         std::to_string(least));
+    fail(flag + " '" + text + "': expected a whole number of at least " +
+         std::to_string(least) +
+         (value > most || errno ? " and at most " + std::to_string(most) : ""));
   return value;
 }
 
@@ -99,17 +111,15 @@ inline float real(const std::string &flag, const char *text) {
   char *end = nullptr;
   float value = std::strtof(text, &end);
   if (end == text || *end || !std::isfinite(value))
-    fail(flag + " " + text + ": expected a number");
+    fail(flag + " '" + text + "': expected a number");
   return value;
 }
 
 inline std::string readFile(const std::string &path) {
-  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::string contents = readAll(file);
-  if (!file || errno) // A directory opens, and fails when read.
-    fail(path + ": " + std::strerror(errno ? errno : EIO));
-  return contents;
+  if (!file)
+    fail(path + ": " + std::strerror(errno));
+  return readAll(file, path);
 }
 
 inline std::vector<int64_t> tokenList(const std::string &text) {
@@ -154,6 +164,8 @@ inline Options parseOptions(int argc, char **argv) {
       if (optind < argc)
         fail("unexpected argument '" + std::string(argv[optind]) +
              "'; a prompt is given with -p");
+      if (options.chat && options.printTokens)
+        fail("--chat and --tokens exclude each other");
       return options;
     case 'p':
       options.prompt = optarg;

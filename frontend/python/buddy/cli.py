@@ -6,7 +6,10 @@ Only the commands that compile import torch; `run` and `inspect` start at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,20 +28,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     passed_on: list[str] = []
     if arguments[:1] == ["run"] and len(arguments) > 2 and not arguments[1].startswith("-"):
         arguments, passed_on = arguments[:2], arguments[2:]
-    args = _parser().parse_args(arguments)
-    if args.command == "run":
-        args.arguments = passed_on
     try:
+        args = _parser().parse_args(arguments)
+        if args.command == "run":
+            args.arguments = passed_on
         args.function(args)
+        # Here, where a full disk or a closed pipe is still an error to report.
+        _flush_output()
     except BundleError as error:
         print(f"buddy: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
+        _forget_output()
+        return 1
+    except OSError as error:
+        _forget_output()
+        where = f"{error.filename}: " if error.filename else "cannot write the output: "
+        print(f"buddy: {where}{error.strerror or error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("buddy: interrupted; nothing was written", file=sys.stderr)
         return 130
     return 0
+
+
+def _flush_output() -> None:
+    if sys.stdout is None:  # Python's word for a closed one: what was printed is lost
+        raise OSError(errno.EBADF, "standard output is closed")
+    sys.stdout.flush()
+
+
+def _forget_output() -> None:
+    """Python flushes at exit once more, and would complain of the same fault in its own way."""
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

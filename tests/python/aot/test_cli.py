@@ -50,6 +50,7 @@ def test_the_command_line_needs_no_torch() -> None:
         (("inspect", "/nonexistent"), "not a bundle"),
         (("run", "/nonexistent", "-p", "x"), "not a bundle"),
         (("explain",), "MODEL"),
+        (("build", "/", "-o", "y", "--target", ""), "--target is empty"),
     ],
 )
 def test_mistakes_on_the_command_line(arguments: tuple[str, ...], message: str) -> None:
@@ -61,6 +62,24 @@ def test_inspect_reads_what_is_a_manifest_only(tmp_path: Path) -> None:
     for text, message in [("{", "not valid JSON"), ("[]", "format"), ('{"format": 99}', "99")]:
         path.write_text(text)
         assert message in error_line("inspect", str(tmp_path))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@pytest.mark.parametrize("arguments", ["inspect --json DIR", "inspect DIR"])
+def test_output_that_cannot_be_written_is_an_error(tmp_path: Path, arguments: str) -> None:
+    record = {"format": manifest.FORMAT, "name": "n", "architecture": "a", "build_id": "b",
+              "target": {"name": "t", "triple": "t", "cpu": "c"}, "versions": {}, "entries": [],
+              "weights": {"tensors": 0, "bytes": 0}}  # fmt: skip
+    (tmp_path / manifest.MANIFEST).write_text(json.dumps(record))
+    command = f"{sys.executable} -m buddy.cli {arguments.replace('DIR', str(tmp_path))}"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for redirection in (">/dev/full", ">&-"):
+        done = subprocess.run(
+            f"{command} {redirection}", shell=True, capture_output=True, text=True, env=env
+        )
+        assert done.returncode == 1
+        assert done.stderr.startswith("buddy: ")
+        assert done.stderr.count("\n") == 1
 
 
 def test_run_refuses_a_bundle_without_a_program(tmp_path: Path) -> None:

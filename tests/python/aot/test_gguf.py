@@ -215,6 +215,14 @@ def test_damage_never_ends_in_another_exception(small: Path, data: st.DataObject
         ({"llama.rope.scaling.type": "yarn"}, "yarn"),
         ({"llama.rope.dimension_count": 16}, "rope.dimension_count"),
         ({"llama.context_length": "long"}, "llama.context_length"),
+        ({"llama.context_length": 2**32 - 1}, "too large"),
+        ({"llama.block_count": 2**32 - 1}, "complete"),
+        ({"llama.feed_forward_length": 2**32 - 1, "llama.embedding_length": 2**31}, "too large"),
+        ({"llama.rope.freq_base": "x"}, "theta"),
+        ({"llama.rope.freq_base": -1.0}, "theta"),
+        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 0.0}, "factor"),
+        ({"tokenizer.ggml.eos_token_id": "1}; // "}, "eos_token_id"),
+        ({"tokenizer.ggml.bos_token_id": 2**31}, "the vocabulary has"),
     ],
 )
 def test_what_is_not_supported_is_named(

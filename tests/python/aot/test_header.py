@@ -93,6 +93,11 @@ def test_names_that_cplusplus_cannot_have(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_with_a_line_break_stays_a_comment(tmp_path: Path) -> None:
+    text = header.render({**record(argument("input", "x", shape=[2])), "name": "a\n#error b"})
+    compile_header(tmp_path, text)
+
+
 def test_output_shapes_are_computed_from_sizes(tmp_path: Path) -> None:
     text = header.render(
         record(

@@ -80,11 +80,69 @@ def test_rope_keys_of_older_configurations(model: Path) -> None:
         ({"num_hidden_layers": 3}, "not known"),
         ({"intermediate_size": 300}, "shape"),
         ({"num_key_value_heads": 3}, "multiple"),
+        ({"num_hidden_layers": 10**9}, "complete"),
+        ({"hidden_size": 10**30}, "too large"),
+        ({"intermediate_size": 10**30}, "too large"),
+        ({"max_position_embeddings": 10**12}, "too large"),
+        ({"rms_norm_eps": float("nan")}, "norm_eps"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 0}}, "theta"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": "x"}}, "theta"),
+        ({"rope_parameters": {"rope_type": "linear", "factor": float("inf")}}, "factor"),
+        ({"rope_parameters": {"rope_type": ["linear"]}}, "rope type"),
+        ({"bos_token_id": "x"}, "bos_token_id"),
+        ({"bos_token_id": 10**9}, "the vocabulary has"),
     ],
 )
 def test_what_is_not_supported_is_named(model: Path, changes: dict[str, Any], message: str) -> None:
     edit(model, **changes)
     assert message in load_error(model)
+
+
+@pytest.mark.parametrize("value", ["x", 1.5, [["1}; // "]], {"a": 1}, True, 10**30])
+def test_end_tokens_are_ids(model: Path, value: Any) -> None:
+    """They stand in model.h, which must compile."""
+    (model / "generation_config.json").unlink(missing_ok=True)
+    edit(model, eos_token_id=value)
+    assert "eos_token_id" in load_error(model)
+
+
+def test_no_token_is_not_an_end_token(model: Path) -> None:
+    (model / "generation_config.json").unlink(missing_ok=True)
+    edit(model, eos_token_id=[-1, 5])
+    assert HuggingFaceSource(model, "f32").description.eos_tokens == [5]
+
+
+def test_whole_numbers_are_no_weights(model: Path) -> None:
+    weights = model / "model.safetensors"
+    data = weights.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    header["model.norm.weight"]["dtype"] = "I32"
+    text = json.dumps(header).encode()
+    weights.write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+    assert "'model.norm.weight' has dtype I32" in load_error(model)
+
+
+def test_a_link_that_leads_nowhere_is_not_a_missing_file(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    config = model / "tokenizer_config.json"
+    config.unlink(missing_ok=True)
+    config.symlink_to("/nonexistent")
+    with pytest.raises(BundleError, match="No such file"):
+        HuggingFaceSource(model, "f32").write_tokenizer(tmp_path / "out")
+    (model / "generation_config.json").unlink(missing_ok=True)
+    (model / "generation_config.json").symlink_to("/nonexistent")
+    assert "No such file" in load_error(model)
+
+
+def test_a_damaged_tokenizer_is_found_by_the_build(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    tokenizer = model / "tokenizer.json"
+    whole = tokenizer.read_bytes()
+    for damaged in (b"", b"[]", b"\xff\xfe", whole[: len(whole) // 2]):
+        tokenizer.write_bytes(damaged)
+        with pytest.raises(BundleError, match=r"tokenizer\.json"):
+            HuggingFaceSource(model, "f32").write_tokenizer(tmp_path / "out")
 
 
 def test_damaged_files(model: Path) -> None:

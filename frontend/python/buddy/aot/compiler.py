@@ -32,6 +32,8 @@ def llvm_version() -> str:
 
 def target_info(name: str) -> Any:
     """The `_buddy.TargetInfo` of a target's name."""
+    if not name:
+        raise BundleError("--target is empty; leave it out for this machine")
     try:
         return _module().target_info(name)
     except RuntimeError as error:
@@ -78,6 +80,10 @@ def _run(bytecode: bytes, target: Any, dump_to: Path | None, more: str = "") -> 
     if dump_to is not None:
         if re.search(r"\s", str(dump_to)):
             raise BundleError(f"--dump-phases-to '{dump_to}': the path may not contain spaces")
+        try:
+            dump_to.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BundleError(f"--dump-phases-to {dump_to}: {error.strerror}") from None
         more += f" dump-phases-to={dump_to}"
     module = _module().Module(bytecode)
     handle, name = tempfile.mkstemp(prefix="buddy-reproducer-", suffix=".mlir")

@@ -3,6 +3,11 @@
 _LONGEST = 600
 
 
+def printable(text: str) -> str:
+    """The text on one line, with what cannot be printed escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class BundleError(Exception):
     """Something the user can mend; the message is one line with the file or key and a next step.
 
@@ -11,5 +16,5 @@ class BundleError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[: _LONGEST + 1])
+        line = printable(message[: _LONGEST + 1])
         super().__init__(line if len(line) <= _LONGEST else line[:_LONGEST] + "…")

@@ -14,7 +14,7 @@ import torch
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced
 from buddy.aot.gguf_file import GGUFFile
-from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, trace
+from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, token_ids, trace
 from buddy.aot.source import Description
 from buddy.models.llama import LlamaConfig, RopeConfig
 
@@ -61,20 +61,23 @@ class GGUFSource:
         tensors = self._file.tensors
         config = _read_config(self._file, dtype_of(dtype))
         self.config = config
-        self.model = make_fake(config)
+        self.model = make_fake(path, config, len(tensors))
         self._names = {
             name: _stored_name(name) for name in self.model.state_dict() if name != "rope_inv_freq"
         }
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         check_tensors(path, self.model, shapes, self._names, [_ROPE_FREQS])
         metadata = self._file.metadata
-        eos = [metadata.get(f"tokenizer.ggml.{key}") for key in ("eos_token_id", "eot_token_id")]
+        bos, eos, eot = (
+            token_ids(path, key, metadata.get(key), config.vocab)
+            for key in (f"tokenizer.ggml.{kind}_token_id" for kind in ("bos", "eos", "eot"))
+        )
         self.description = Description(
             name=str(metadata.get("general.name", path.stem)),
             architecture="llama",
             context=config.context,
-            eos_tokens=list(dict.fromkeys(token for token in eos if isinstance(token, int))),
-            bos_token=metadata.get("tokenizer.ggml.bos_token_id"),
+            eos_tokens=list(dict.fromkeys([*eos, *eot])),
+            bos_token=bos[0] if bos else None,
             origin={"format": "gguf", "file": path.name},
         )
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from buddy.aot.errors import BundleError
+from buddy.aot.errors import BundleError, printable
 
 _TYPES = {
     "f32": "float", "f64": "double", "f16": "Float16", "bf16": "BFloat16", "i1": "bool",
@@ -70,7 +70,7 @@ def render(manifest: dict[str, Any]) -> str:
     states = {g.name: g for entry in groups.values() for g in entry if g.kind == "state"}
     state_symbols = _symbols(list(states.values()))
     lines = [
-        f"//===- model.h - {manifest['name']} -*- C++ -*-===//",
+        f"//===- model.h - {printable(manifest['name'])} -*- C++ -*-===//",
         "//",
         _COPYRIGHT,
         "//",

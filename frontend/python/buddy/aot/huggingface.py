@@ -6,6 +6,7 @@ Every key of config.json is either used, known not to bear on inference, or refu
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced
-from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, trace
+from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, token_ids, trace
 from buddy.aot.source import Description
 from buddy.models.llama import LlamaConfig, RopeConfig
 
@@ -41,6 +42,7 @@ _NEUTRAL_KEYS = {
     "return_dict", "torch_dtype", "transformers.js_config", "transformers_version",
     "unsloth_fixed", "use_cache",
 }  # fmt: skip
+_FLOATS = ("F32", "F16", "BF16", "F64")
 _NEUTRAL_VALUES = {"pretraining_tp": 1, "partial_rotary_factor": 1.0}
 _ROPE_KEYS = {
     "default": set(),
@@ -59,32 +61,37 @@ class HuggingFaceSource:
         keys = _read_json(path / "config.json")
         config = _read_config(path / "config.json", keys, dtype_of(dtype))
         self.config = config
-        self.model = make_fake(config)
         self._tensors = _open_tensors(path)
+        self.model = make_fake(path, config, len(self._tensors))
         state = self.model.state_dict()
         self._names = {
             name: name if name == "lm_head.weight" else f"model.{name}"
             for name in state
             if name != "rope_inv_freq"
         }
-        shapes = {
-            name: tuple(file.get_slice(name).get_shape()) for name, file in self._tensors.items()
-        }
+        stored = {name: file.get_slice(name) for name, file in self._tensors.items()}
+        shapes = {name: tuple(tensor.get_shape()) for name, tensor in stored.items()}
         # Old checkpoints store what the configuration says already.
         ignored = [name for name in shapes if name.endswith("rotary_emb.inv_freq")]
         if config.tied:
             ignored.append("lm_head.weight")
         check_tensors(path, self.model, shapes, self._names, ignored)
+        for name in self._names.values():
+            if stored[name].get_dtype() not in _FLOATS:
+                raise BundleError(
+                    f"{path}: tensor '{name}' has dtype {stored[name].get_dtype()}; "
+                    f"{', '.join(_FLOATS)} are supported"
+                )
         generation = path / "generation_config.json"
-        eos = (_read_json(generation) if generation.exists() else {}).get("eos_token_id")
+        eos = (_read_json(generation) if os.path.lexists(generation) else {}).get("eos_token_id")
         eos = keys.get("eos_token_id") if eos is None else eos
-        bos = keys.get("bos_token_id")
+        bos = token_ids(path, "bos_token_id", keys.get("bos_token_id"), config.vocab)
         self.description = Description(
             name=path.resolve().name,
             architecture="llama",
             context=config.context,
-            eos_tokens=[eos] if isinstance(eos, int) else list(eos or []),
-            bos_token=bos if isinstance(bos, int) else None,
+            eos_tokens=token_ids(path, "eos_token_id", eos, config.vocab),
+            bos_token=bos[0] if bos else None,
             origin={"format": "huggingface", "directory": path.resolve().name},
         )
 
@@ -101,12 +108,14 @@ class HuggingFaceSource:
             raise BundleError(f"{self._path}: tensor '{stored}': {error}") from None
 
     def write_tokenizer(self, directory: Path) -> list[str]:
-        names = [name for name in _TOKENIZER_FILES if (self._path / name).is_file()]
+        names = [name for name in _TOKENIZER_FILES if os.path.lexists(self._path / name)]
         if not {"tokenizer.json", "tokenizer.model"} & set(names):
             raise BundleError(
                 f"{self._path}: no tokenizer.json or tokenizer.model; a text model needs one"
             )
         for name in names:
+            if name.endswith(".json"):
+                _read_json(self._path / name)  # a damaged one is better found now
             shutil.copyfile(self._path / name, directory / name)
         return names
 
@@ -212,10 +221,11 @@ def _read_rope(path: Path, keys: dict[str, Any], context: int) -> RopeConfig:
     if not isinstance(rope, dict):
         raise BundleError(f"{path}: the rope parameters are no JSON object")
     rope = dict(rope)
-    theta = rope.pop("rope_theta", None) or keys.get("rope_theta") or 10000.0
+    thetas = (rope.pop("rope_theta", None), keys.get("rope_theta"), 10000.0)
+    theta = next(value for value in thetas if value is not None)
     old_kind = rope.pop("type", None)
     kind = rope.pop("rope_type", old_kind) or "default"
-    if kind not in _ROPE_KEYS:
+    if not isinstance(kind, str) or kind not in _ROPE_KEYS:
         raise BundleError(
             f"{path}: rope type '{kind}' is not supported; {', '.join(_ROPE_KEYS)} are"
         )
@@ -230,10 +240,10 @@ def _read_rope(path: Path, keys: dict[str, Any], context: int) -> RopeConfig:
     if unknown:
         raise BundleError(f"{path}: rope keys not supported: {', '.join(sorted(unknown))}")
     return RopeConfig(
-        theta=float(theta),
+        theta=theta,
         kind=kind,
-        factor=float(rope.get("factor", 1.0)),
-        low_freq_factor=float(rope.get("low_freq_factor", 1.0)),
-        high_freq_factor=float(rope.get("high_freq_factor", 4.0)),
-        original_context=int(rope.get("original_max_position_embeddings", context)),
+        factor=rope.get("factor", 1.0),
+        low_freq_factor=rope.get("low_freq_factor", 1.0),
+        high_freq_factor=rope.get("high_freq_factor", 4.0),
+        original_context=rope.get("original_max_position_embeddings", context),
     )

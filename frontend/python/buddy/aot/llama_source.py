@@ -13,6 +13,7 @@ from buddy.aot.export import Traced, export
 from buddy.models.llama import Llama, LlamaConfig, dynamic_shapes, example_inputs
 
 DTYPES = {"f32": torch.float32}
+_NO_TOKEN = (-1, 0xFFFFFFFF)
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -22,8 +23,16 @@ def dtype_of(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
-def make_fake(config: LlamaConfig) -> Llama:
-    """The model on FakeTensors, which know shapes and dtypes but take no memory."""
+def make_fake(path: Path, config: LlamaConfig, stored: int) -> Llama:
+    """The model on FakeTensors, which know shapes and dtypes but take no memory.
+
+    `stored` is the number of tensors in the file: damage may ask for any number of layers, each of
+    which takes time.
+    """
+    if config.layers > stored:
+        raise BundleError(
+            f"{path}: {config.layers} layers for {stored} tensors; is the file complete?"
+        )
     with FakeTensorMode():
         return Llama(config).eval().requires_grad_(False)
 
@@ -62,6 +71,20 @@ def check_tensors(
                 f"{path}: tensor '{stored_name}' has shape {list(found)}, the configuration "
                 f"asks for {list(expected)}"
             )
+
+
+def token_ids(path: Path, key: str, value: object, vocab: int) -> list[int]:
+    """The ids that a key names: a whole number, a list of such, or None; -1 (also unsigned) is
+    none."""
+    ids: list[int] = []
+    for token in value if isinstance(value, list) else [] if value is None else [value]:
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise BundleError(f"{path}: key '{key}' is {value!r:.40}, expected token ids")
+        if not 0 <= token < vocab and token not in _NO_TOKEN:
+            raise BundleError(f"{path}: key '{key}' is {value!r:.40}, the vocabulary has {vocab}")
+        if token not in _NO_TOKEN:
+            ids.append(token)
+    return ids
 
 
 def _some(names: list[str]) -> str:

@@ -24,6 +24,9 @@ from torch import nn
 
 import buddy.ops  # noqa: F401  (defines torch.ops.buddy)
 
+_LARGEST = torch.finfo(torch.float32).max
+_MOST_ELEMENTS = 1 << 48  # of one matrix: beyond this a size is damage, not a model
+
 
 @dataclass(frozen=True)
 class RopeConfig:
@@ -35,6 +38,16 @@ class RopeConfig:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_context: int = 8192
+
+    def __post_init__(self) -> None:
+        for field in ("theta", "factor", "low_freq_factor", "high_freq_factor", "original_context"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ValueError(f"rope {field} is {value!r:.40}, expected a number")
+            if not 0 < value <= _LARGEST:
+                raise ValueError(f"rope {field} is {value!r:.40}, not a positive float32")
+        if self.kind == "llama3" and self.high_freq_factor <= self.low_freq_factor:
+            raise ValueError("rope high_freq_factor is not above low_freq_factor")
 
     def inverse_frequencies(self, head_dim: int) -> torch.Tensor:
         """Radians a position for each rotated pair: float32 [head_dim / 2]."""
@@ -89,6 +102,11 @@ class LlamaConfig:
             raise ValueError(f"{self.heads} heads are no multiple of {self.kv_heads} kv heads")
         if self.head_dim < 2 or self.head_dim % 2:
             raise ValueError(f"head dimension {self.head_dim} is not even")
+        elements = max(self.vocab, self.hidden, self.heads * self.head_dim) * self.width
+        if elements > _MOST_ELEMENTS or self.context >= 1 << 31:
+            raise ValueError("the sizes are too large for any model")
+        if not 0 <= self.norm_eps <= _LARGEST:
+            raise ValueError(f"norm_eps is {self.norm_eps}, expected a float32 of at least 0")
 
 
 class RMSNorm(nn.Module):
