@@ -6,10 +6,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from buddy.aot import manifest
+from buddy.aot.errors import BundleError
+
+RECORD = {
+    "format": manifest.FORMAT, "name": "n", "architecture": "llama", "build_id": "b",
+    "target": {"name": "t", "triple": "t", "cpu": "c"}, "versions": {}, "library": "l",
+    "header": "h", "weights": {"file": "w", "tensors": 0, "bytes": 0},
+    "entries": [{"name": "f", "symbol": "f", "workspace_symbol": "w", "arguments": [
+        {"name": "n", "kind": "size", "dtype": "i64", "expression": "n"},
+        {"name": "x", "kind": "input", "dtype": "f32", "shape": ["n"], "layout": "identity"}]}],
+}  # fmt: skip
 
 
 def buddy(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -67,10 +79,7 @@ def test_inspect_reads_what_is_a_manifest_only(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
 @pytest.mark.parametrize("arguments", ["inspect --json DIR", "inspect DIR"])
 def test_output_that_cannot_be_written_is_an_error(tmp_path: Path, arguments: str) -> None:
-    record = {"format": manifest.FORMAT, "name": "n", "architecture": "a", "build_id": "b",
-              "target": {"name": "t", "triple": "t", "cpu": "c"}, "versions": {}, "entries": [],
-              "weights": {"tensors": 0, "bytes": 0}}  # fmt: skip
-    (tmp_path / manifest.MANIFEST).write_text(json.dumps(record))
+    (tmp_path / manifest.MANIFEST).write_text(json.dumps(RECORD))
     command = f"{sys.executable} -m buddy.cli {arguments.replace('DIR', str(tmp_path))}"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for redirection in (">/dev/full", ">&-"):
@@ -82,9 +91,42 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path: Path, arguments: st
         assert done.stderr.count("\n") == 1
 
 
+def places(value: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """The path to every value inside of a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        yield (*path, key)
+        if isinstance(inner, (dict, list)):
+            yield from places(inner, *path, key)
+
+
+def test_every_damage_to_a_manifest_is_one_line(tmp_path: Path) -> None:
+    refused = 0
+    for *outer, last in places(RECORD):
+        for value in (None, [3], {"a": 1}, "x", -1):
+            record = json.loads(json.dumps(RECORD))
+            inner: Any = record
+            for key in outer:
+                inner = inner[key]
+            inner[last] = value
+            (tmp_path / manifest.MANIFEST).write_text(json.dumps(record))
+            try:
+                manifest.table(manifest.read(tmp_path))
+            except BundleError as error:
+                refused += 1
+                assert "\n" not in str(error)
+    assert refused > 60
+
+
+def test_a_program_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
+    (tmp_path / manifest.MANIFEST).write_text(json.dumps(RECORD))
+    (tmp_path / "llama").write_text("no program")
+    assert f"{tmp_path / 'llama'}: Permission denied" in error_line("run", str(tmp_path))
+    (tmp_path / "llama").chmod(0o755)
+    assert "Exec format error" in error_line("run", str(tmp_path))
+
+
 def test_run_refuses_a_bundle_without_a_program(tmp_path: Path) -> None:
-    text = json.dumps(
-        {"format": manifest.FORMAT, "architecture": "Net", "library": "l", "header": "h"}
-    )
+    text = json.dumps({**RECORD, "architecture": "Net"})
     (tmp_path / manifest.MANIFEST).write_text(text)
     assert "no program" in error_line("run", str(tmp_path))

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from buddy.aot.compiler import write_text
 from buddy.aot.errors import BundleError
 from buddy.aot.staging import MANIFEST, staged
 
@@ -65,6 +66,19 @@ def test_a_place_that_cannot_be_written_is_one_line(place: str) -> None:
     with pytest.raises(BundleError) as caught:
         make(Path(place))
     assert str(caught.value).startswith(("/proc", "/dev"))
+
+
+def test_a_text_is_written_to_a_pipe_and_does_not_replace_it(tmp_path: Path) -> None:
+    """The same way a device in /dev would be lost to root."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(BundleError, match="Is a directory"):
+        write_text(tmp_path, "text")
 
 
 def start_build(final: Path) -> subprocess.Popen[str]:

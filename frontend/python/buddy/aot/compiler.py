@@ -133,9 +133,15 @@ def _clang() -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file aside and rename it."""
+    """Write a file aside and rename it; what is no plain file (/dev/stdout) is written to as it is.
+
+    To rename over a device would replace it.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        if path.exists() and not path.is_file():
+            path.write_text(text)
+            return
         aside.write_text(text)
         aside.rename(path)
     except OSError as error:

@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from buddy.importer import ArgInfo
 
 FORMAT = 1
+# What every reader of a bundle may rely on.
+_FIELDS = {
+    "name": str, "architecture": str, "build_id": str, "versions": dict, "library": str,
+    "header": str, "target": {"name": str, "triple": str, "cpu": str},
+    "weights": {"file": str, "bytes": int, "tensors": int}, "entries": list,
+}  # fmt: skip
+_ENTRY_FIELDS = {"name": str, "symbol": str, "workspace_symbol": str, "arguments": list}
+_SIZE_FIELDS = {"name": str, "kind": str, "dtype": str, "expression": (int, str)}
+_MEMREF_FIELDS = {"name": str, "kind": str, "dtype": str, "shape": list, "layout": (str, dict)}
 
 
 def describe_argument(info: ArgInfo, rename: dict[str, str]) -> dict[str, Any]:
@@ -91,7 +100,27 @@ def read(directory: Path) -> dict[str, Any]:
         raise BundleError(
             f"{path}: format {found} is not {FORMAT}; build the bundle again with `buddy build`"
         )
+    _check(path, "", manifest, _FIELDS)
+    for i, entry in enumerate(manifest["entries"]):
+        _check(path, f"entries[{i}].", entry, _ENTRY_FIELDS)
+        for j, argument in enumerate(entry["arguments"]):
+            by_value = isinstance(argument, dict) and argument.get("kind") == "size"
+            fields = _SIZE_FIELDS if by_value else _MEMREF_FIELDS
+            _check(path, f"entries[{i}].arguments[{j}].", argument, fields)
     return manifest
+
+
+def _check(path: Path, where: str, record: Any, fields: dict[str, Any]) -> None:
+    """Refuse a record that lacks one of `fields` (name: type, or the fields of an object)."""
+    for name, kind in fields.items():
+        value = record.get(name) if isinstance(record, dict) else None
+        if not isinstance(value, dict if isinstance(kind, dict) else kind):
+            raise BundleError(
+                f"{path}: damaged: '{where}{name}' is missing or of another type; build the bundle "
+                "again with `buddy build`"
+            )
+        if isinstance(kind, dict):
+            _check(path, f"{where}{name}.", value, kind)
 
 
 def table(manifest: dict[str, Any]) -> str:
@@ -125,7 +154,7 @@ def _row(argument: dict[str, Any]) -> tuple[str, str, str, str, str]:
     if argument["kind"] == "size":
         return "size", argument["name"], argument["dtype"], str(argument["expression"]), "by value"
     layout = argument["layout"]
-    text = layout if isinstance(layout, str) else f"strides {layout['strides']}"
+    text = layout if isinstance(layout, str) else f"strides {layout.get('strides')}"
     if "offset" in argument:
         text = f"at {argument['offset']}"
     shape = "[" + ", ".join(str(size) for size in argument["shape"]) + "]"

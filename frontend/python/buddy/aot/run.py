@@ -30,10 +30,14 @@ def run(bundle: Path, arguments: list[str]) -> None:
         )
     program = bundle / PROGRAM
     if not program.exists():
-        print("  compile the program ...", end="", file=sys.stderr, flush=True)
+        print("  compile the program ...", file=sys.stderr, flush=True)
         compile_program(bundle)
-        print(" done", file=sys.stderr)
-    os.execv(program, [str(program), "-m", str(bundle), *arguments])
+    try:
+        os.execv(program, [str(program), "-m", str(bundle), *arguments])
+    except OSError as error:
+        raise BundleError(
+            f"{program}: {error.strerror}; remove it, and the next run compiles it again"
+        ) from None
 
 
 def compile_program(bundle: Path) -> None:
