@@ -7,6 +7,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
@@ -45,6 +46,29 @@ Expected<buddy::TargetInfo> buddy::getModuleTarget(mlir::Operation *module) {
   return getTargetInfo(attr ? attr.getName() : "native");
 }
 
+static Error checkCpu(const Target &target, const Triple &triple,
+                      const buddy::TargetInfo &info) {
+  std::unique_ptr<MCSubtargetInfo> known(
+      target.createMCSubtargetInfo(triple, "", ""));
+  if (!known)
+    return makeError("no code generator for " + triple.str());
+  if (!info.cpu.empty() && !known->isCPUStringValid(info.cpu))
+    return makeError("unknown CPU '" + info.cpu + "' for " + triple.str() +
+                     "; llc -mcpu=help lists them");
+  SmallVector<StringRef> features;
+  StringRef(info.features).split(features, ',', -1, /*KeepEmpty=*/false);
+  for (StringRef feature : features) {
+    StringRef name = feature.drop_front();
+    if ((feature[0] != '+' && feature[0] != '-') ||
+        llvm::none_of(
+            known->getAllProcessorFeatures(),
+            [&](const SubtargetFeatureKV &f) { return name == f.Key; }))
+      return makeError("unknown feature '" + feature + "' for " + triple.str() +
+                       "; expected +NAME or -NAME, llc -mattr=help lists them");
+  }
+  return Error::success();
+}
+
 Expected<std::unique_ptr<TargetMachine>>
 buddy::createTargetMachine(const TargetInfo &info, unsigned optLevel) {
   initializeTargets();
@@ -53,6 +77,8 @@ buddy::createTargetMachine(const TargetInfo &info, unsigned optLevel) {
   const Target *target = TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return makeError(error);
+  if (Error unknown = checkCpu(*target, triple, info))
+    return std::move(unknown);
   TargetOptions options;
   options.MCOptions.ABIName = info.abi;
   std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
@@ -123,6 +149,8 @@ Error buddy::emitModule(Module &module, TargetMachine &machine, FileKind kind,
 Error buddy::compileModule(mlir::Operation *op, const TargetInfo &target,
                            unsigned optLevel, bool shared, StringRef output,
                            const LinkOptions &options) {
+  if (Error error = checkReplaceable(output))
+    return error;
   LLVMContext context;
   auto module = translateToLLVMIR(op, context);
   if (!module)

@@ -43,9 +43,21 @@ static Error run(StringRef program, ArrayRef<std::string> arguments) {
                            program.str().c_str(), rc, message.c_str());
 }
 
+Error buddy::checkReplaceable(StringRef output) {
+  sys::fs::file_status status;
+  if (!sys::fs::status(output, status) && sys::fs::exists(status) &&
+      !sys::fs::is_regular_file(status))
+    return createStringError(inconvertibleErrorCode(),
+                             "'%s' exists and is not a regular file",
+                             output.str().c_str());
+  return Error::success();
+}
+
 Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
                                const TargetInfo &target,
                                const LinkOptions &options) {
+  if (Error error = checkReplaceable(output))
+    return error;
   // clang as driver: it knows where a target's C library and builtins are.
   std::string clang = (Twine(BUDDY_LLVM_TOOLS_DIR) + "/clang").str();
   if (!sys::fs::can_execute(clang)) {

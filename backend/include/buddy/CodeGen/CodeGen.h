@@ -32,7 +32,8 @@ translateToLLVMIR(mlir::Operation *module, llvm::LLVMContext &context);
 /// `native` if it has none.
 llvm::Expected<TargetInfo> getModuleTarget(mlir::Operation *module);
 
-/// Position-independent code for the target; `optLevel` 0 to 3.
+/// Position-independent code for the target; `optLevel` 0 to 3. An error names
+/// a CPU or feature that LLVM does not know, which LLVM would ignore.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(const TargetInfo &target, unsigned optLevel);
 
@@ -52,6 +53,10 @@ struct LinkOptions {
   std::vector<std::string> rpaths;
   std::vector<std::string> extraArguments;
 };
+
+/// An error if `output` is a device, pipe or folder: to rename a finished file
+/// over one would replace it.
+llvm::Error checkReplaceable(llvm::StringRef output);
 
 /// Links objects into a shared library that names its OpenMP runtime and the C
 /// library and has no other undefined symbol. Writes aside and renames.
