@@ -186,7 +186,7 @@ void buddy::buildPipeline(OpPassManager &manager,
       manager.addPass(
           std::make_unique<DumpPhase>(options.dumpDirectory, phase));
   };
-  run(Phase::Import, [](OpPassManager &) {});
+  run(Phase::Import, [](OpPassManager &m) { m.addPass(createVerifyImport()); });
   run(Phase::Graph, buildGraphPhase);
   run(Phase::Kernel, buildKernelPhase);
   run(Phase::LLVM, buildLLVMPhase);

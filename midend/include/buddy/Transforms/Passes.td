@@ -22,6 +22,20 @@ def SetTarget : Pass<"buddy-set-target", "::mlir::ModuleOp"> {
   let dependentDialects = ["::buddy::BuddyDialect"];
 }
 
+def VerifyImport : Pass<"buddy-verify-import", "::mlir::ModuleOp"> {
+  let summary = "fail early where a module is not what an importer may hand over";
+  let description = [{
+    Checks each function with `buddy.entry`: a body, no results, memref and i64
+    arguments, and the form of their `buddy.*` attributes (docs/architecture.md,
+    section 2). An error names the entry and the argument.
+
+    ```mlir
+    func.func @f(%x: tensor<4xf32>) attributes {buddy.entry} { … }
+    // error: entry @f, argument 0: must be a memref or an i64, not 'tensor<4xf32>'
+    ```
+  }];
+}
+
 def OutlineLayers : Pass<"buddy-outline-layers", "::mlir::ModuleOp"> {
   let summary = "make each repeated layer one function called with other weights";
   let description = [{
