@@ -49,8 +49,10 @@ static LogicalResult verifyArgument(func::FuncOp entry, unsigned i) {
   }
   if (Attribute shape = entry.getArgAttr(i, buddy::kShapeAttr)) {
     auto dims = dyn_cast<ArrayAttr>(shape);
+    // An integer argument has one expression: its value.
     auto memref = dyn_cast<MemRefType>(type);
-    if (!dims || !memref || int64_t(dims.size()) != memref.getRank() ||
+    int64_t expected = memref ? memref.getRank() : 1;
+    if (!dims || int64_t(dims.size()) != expected ||
         !llvm::all_of(dims, [](Attribute a) { return isa<StringAttr>(a); }))
       return error(buddy::kShapeAttr, " must be one string for each dimension");
   }

@@ -1,7 +1,7 @@
 // RUN: buddy-opt %s --split-input-file --verify-diagnostics --buddy-verify-import
 
 func.func @good(%x: memref<?x4xf32> {buddy.kind = "input", buddy.name = "x", buddy.shape = ["s0", "4"]},
-                %n: i64 {buddy.kind = "size", buddy.name = "n"},
+                %n: i64 {buddy.kind = "size", buddy.name = "n", buddy.shape = ["n"]},
                 %w: memref<4xf32> {buddy.kind = "weight", buddy.name = "w", buddy.weight_offset = 64 : i64})
     attributes {buddy.entry} {
   return
