@@ -29,6 +29,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/WithColor.h"
 
 using namespace mlir;
 using namespace buddy;
@@ -263,12 +264,15 @@ void buddy::registerBuddyPipeline() {
         [](OpPassManager &manager, const CommandLineOptions &command) {
           std::string text = "start-from=" + command.startFrom +
                              " stop-after=" + command.stopAfter;
-          PipelineOptions options;
-          if (auto parsed = parsePipelineOptions(text))
-            options = *parsed;
-          else
-            llvm::report_fatal_error(parsed.takeError(),
-                                     /*gen_crash_diag=*/false);
+          auto parsed = parsePipelineOptions(text);
+          if (!parsed) {
+            // The registration's callback cannot fail; a wrong phase is the
+            // user's slip, no crash.
+            llvm::WithColor::error(llvm::errs(), "buddy-pipeline")
+                << llvm::toString(parsed.takeError()) << "\n";
+            std::exit(1);
+          }
+          PipelineOptions options = *parsed;
           options.target = command.target;
           options.dumpDirectory = command.dumpDirectory;
           buildPipeline(manager, options);
