@@ -172,10 +172,51 @@ struct DumpPhase : PassWrapper<DumpPhase, OperationPass<ModuleOp>> {
   std::string directory;
   Phase phase;
 };
+
+/// Records the last phase that ran on the module, or refuses a module that is
+/// not what the first phase of a run takes: each phase counts on what the ones
+/// before it left. A module without a record has been through none.
+struct MarkPhase : PassWrapper<MarkPhase, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MarkPhase)
+  MarkPhase(Phase phase, bool check) : phase(phase), check(check) {}
+
+  StringRef getArgument() const override { return "buddy-mark-phase"; }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    markAllAnalysesPreserved();
+    if (!check) {
+      module->setAttr(kPhaseAttr,
+                      StringAttr::get(&getContext(), phaseName(phase)));
+      return;
+    }
+    auto record = module->getAttrOfType<StringAttr>(kPhaseAttr);
+    std::optional<Phase> last =
+        record ? parsePhase(record.getValue()) : std::nullopt;
+    unsigned next = last ? static_cast<unsigned>(*last) + 1 : 0;
+    if (next == static_cast<unsigned>(phase))
+      return;
+    // One line: the whole module after it would tell nobody anything.
+    std::string has =
+        record ? ("a module after phase '" + record.getValue() + "'").str()
+               : "a module that no phase has run on";
+    std::string hint =
+        next < std::size(kPhaseNames)
+            ? ("; start-from=" + kPhaseNames[next] + " takes it").str()
+            : "; it is ready for buddy-translate or buddy-llc";
+    emitError(module.getLoc()) << "phase '" << phaseName(phase)
+                               << "' cannot start from " << has << hint;
+    signalPassFailure();
+  }
+
+  Phase phase;
+  bool check;
+};
 } // namespace
 
 void buddy::buildPipeline(OpPassManager &manager,
                           const PipelineOptions &options) {
+  manager.addPass(std::make_unique<MarkPhase>(options.startFrom, true));
   SetTargetOptions target;
   target.target = options.target;
   manager.addPass(createSetTarget(target));
@@ -183,6 +224,7 @@ void buddy::buildPipeline(OpPassManager &manager,
     if (phase < options.startFrom || phase > options.stopAfter)
       return;
     build(manager);
+    manager.addPass(std::make_unique<MarkPhase>(phase, false));
     if (!options.dumpDirectory.empty())
       manager.addPass(
           std::make_unique<DumpPhase>(options.dumpDirectory, phase));
@@ -219,7 +261,9 @@ buddy::parsePipelineOptions(llvm::StringRef text) {
                    "dump-phases-to");
     }
   }
-  // Resuming from a phase means from its dumped output.
+  if (options.startFrom > options.stopAfter)
+    return error("start-from=" + phaseName(options.startFrom) +
+                 " comes after stop-after=" + phaseName(options.stopAfter));
   return options;
 }
 

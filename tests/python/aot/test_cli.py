@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,15 +120,42 @@ def test_every_damage_to_a_manifest_is_one_line(tmp_path: Path) -> None:
     assert refused > 60
 
 
-def test_a_program_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Files as of a bundle; the library is one of this machine's."""
     (tmp_path / manifest.MANIFEST).write_text(json.dumps(RECORD))
-    (tmp_path / "llama").write_text("no program")
-    assert f"{tmp_path / 'llama'}: Permission denied" in error_line("run", str(tmp_path))
-    (tmp_path / "llama").chmod(0o755)
-    assert "Exec format error" in error_line("run", str(tmp_path))
+    spec = importlib.util.find_spec("_ctypes")
+    assert spec and spec.origin
+    shutil.copyfile(spec.origin, tmp_path / "l")
+    (tmp_path / "h").touch()
+    (tmp_path / "w").touch()
+    return tmp_path
+
+
+def test_a_program_that_cannot_be_executed_is_named(bundle: Path) -> None:
+    (bundle / "llama").write_text("no program")
+    assert f"{bundle / 'llama'}: Permission denied" in error_line("run", str(bundle))
+    (bundle / "llama").chmod(0o755)
+    assert "Exec format error" in error_line("run", str(bundle))
 
 
 def test_run_refuses_a_bundle_without_a_program(tmp_path: Path) -> None:
     text = json.dumps({**RECORD, "architecture": "Net"})
     (tmp_path / manifest.MANIFEST).write_text(text)
     assert "no program" in error_line("run", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["l", "h", "w"])
+def test_run_names_the_missing_file(bundle: Path, name: str) -> None:
+    (bundle / name).unlink()
+    assert f"{bundle / name}: missing" in error_line("run", str(bundle))
+
+
+def test_run_refuses_a_library_that_is_none(bundle: Path) -> None:
+    library = (bundle / "l").read_bytes()
+    (bundle / "l").write_bytes(library[:-1])
+    assert "cut short" in error_line("run", str(bundle))
+    (bundle / "l").write_bytes(b"#!/bin/sh")
+    assert "no 64-bit ELF library" in error_line("run", str(bundle))
+    (bundle / "l").write_bytes(library[:18] + b"\xf3\x00" + library[20:])
+    assert "built for t, this machine is" in error_line("run", str(bundle))

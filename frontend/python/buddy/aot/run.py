@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from buddy.aot import manifest
 from buddy.aot.errors import BundleError
@@ -18,6 +21,8 @@ from buddy.aot.errors import BundleError
 _TREE = Path(__file__).resolve().parents[4]
 _EXAMPLE = _TREE / "examples" / "llama"
 PROGRAM = "llama"
+# e_machine of the ELF specification by the name the kernel gives.
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
 
 def run(bundle: Path, arguments: list[str]) -> None:
@@ -28,6 +33,7 @@ def run(bundle: Path, arguments: list[str]) -> None:
             f"{bundle}: a bundle of {record['architecture']} has no program to run; "
             f"link {record['library']} to your own with {record['header']}"
         )
+    check_library(bundle, record)
     program = bundle / PROGRAM
     if not program.exists():
         print("  compile the program ...", file=sys.stderr, flush=True)
@@ -40,8 +46,40 @@ def run(bundle: Path, arguments: list[str]) -> None:
         ) from None
 
 
+def check_library(bundle: Path, record: dict[str, Any]) -> None:
+    """Refuse a bundle whose files are missing, cut short or for another machine."""
+    for name in (record["library"], record["header"], record["weights"]["file"]):
+        if not (bundle / name).is_file():
+            raise BundleError(
+                f"{bundle / name}: missing; build the bundle again with `buddy build`"
+            )
+    library = bundle / record["library"]
+    with open(library, "rb") as file:
+        head = file.read(64)
+    # The ELF header: class and byte order, machine, and where the section table lies, at the end.
+    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+        raise BundleError(f"{library}: no 64-bit ELF library; build the bundle again")
+    (machine,) = struct.unpack_from("<H", head, 18)
+    (sections,) = struct.unpack_from("<Q", head, 40)
+    entry_size, count = struct.unpack_from("<HH", head, 58)
+    if library.stat().st_size < sections + entry_size * count:
+        raise BundleError(f"{library}: cut short; build the bundle again with `buddy build`")
+    here = platform.machine()
+    if machine != _ELF_MACHINES.get(here, machine):
+        raise BundleError(
+            f"{bundle}: built for {record['target']['triple']}, this machine is {here}; build it "
+            "for this one, or link its library to a program of your own there"
+        )
+
+
 def compile_program(bundle: Path) -> None:
     """Compile examples/llama against the bundle, as `bundle`/llama."""
+    # The path becomes a C string and a CMake list.
+    if any(c in str(bundle.resolve()) for c in '";\\$'):
+        raise BundleError(
+            f"{bundle}: the path may not contain quotes, semicolons, backslashes or dollar signs "
+            "where the program is compiled; rename it"
+        )
     if not _EXAMPLE.is_dir():
         raise BundleError(
             f"{_EXAMPLE}: the program's source is not there; install buddy from its source tree "

@@ -37,6 +37,8 @@ inline constexpr llvm::StringLiteral kModuleAttr = "buddy.module";
 inline constexpr llvm::StringLiteral kPreconditionAttr = "buddy.precondition";
 /// Module attribute: TargetAttr.
 inline constexpr llvm::StringLiteral kTargetAttr = "buddy.target";
+/// Module attribute: the last phase of the pipeline that ran, by name.
+inline constexpr llvm::StringLiteral kPhaseAttr = "buddy.phase";
 /// Op attribute: ScheduleAttr.
 inline constexpr llvm::StringLiteral kScheduleAttr = "buddy.schedule";
 
