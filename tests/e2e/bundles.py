@@ -53,10 +53,10 @@ class Built:
         return [int(token) for token in done.stdout.split()]
 
 
-def make(source: str | Path, folder: Path, model: Any) -> Built:
+def make(source: str | Path, folder: Path, model: Any, *options: str) -> Built:
     """Build a bundle with the command line, and its program by running it once."""
     bundle = folder / "bundle"
-    done = buddy("build", source, "-o", bundle)
+    done = buddy("build", source, "-o", bundle, *options)
     assert done.returncode == 0, done.stderr
     done = buddy("run", bundle, "--help")
     assert done.returncode == 0, done.stderr

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from buddy.aot.library import BundleLibrary
-from bundles import Built
+from bundles import Built, make
 from greedy import Comparison, compare, eager
+from transformers import AutoTokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +32,6 @@ LENGTHS = (1, 2, 3, 7, 16, 33, 64, 128, 250, 500)
 @pytest.fixture(scope="module")
 def prompts(smollm2: Built) -> list[list[int]]:
     """Parts of TEXT, each of its own, with as many tokens as LENGTHS say."""
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(smollm2.source.parent, gguf_file=smollm2.source.name)
     ids = tokenizer(TEXT * 4, add_special_tokens=False)["input_ids"]
     parts = [ids[17 * i : 17 * i + length] for i, length in enumerate(LENGTHS)]
@@ -52,6 +52,30 @@ def test_greedy_text_is_that_of_eager(
     record_property("differing", f"{comparison.differing} of {comparison.positions}")
     assert comparison.wrong == 0, comparison
     assert comparison.differing <= 0.005 * comparison.positions, comparison
+
+
+def test_the_files_own_blocks_serve_as_weights(smollm2: Built, tmp_path: Path) -> None:
+    """Products of rows rounded to int8 stay close to eager's on the same weights."""
+    kept = make(smollm2.source, tmp_path, smollm2.model, "--dtype", "keep")
+    stored = (kept.bundle / "weights.safetensors").stat().st_size
+    assert stored < 1.1 * smollm2.source.stat().st_size
+    done = kept.run("-p", "The capital of France is", "-n", "16")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(" Paris")
+    peak = int(re.search(r"peak memory (\d+) MB", done.stderr)[1])
+    assert peak <= (stored >> 20) + 100
+    tokenizer = AutoTokenizer.from_pretrained(smollm2.source.parent, gguf_file=smollm2.source.name)
+    ids = torch.tensor(tokenizer(TEXT, add_special_tokens=False)["input_ids"])
+    with torch.no_grad():
+        expected = smollm2.model(ids[None]).logits[0]
+    library = BundleLibrary(kept.bundle, 2)
+    state = library.llama_state(len(ids))
+    near = 0
+    for i, token in enumerate(ids):
+        logits = library.llama_forward(token[None], i, state)[0]
+        assert torch.cosine_similarity(logits, expected[i], dim=0) > 0.99
+        near += int(logits.argmax() == expected[i].argmax())
+    assert near > 0.9 * len(ids), f"{near} of {len(ids)} likeliest tokens are eager's"
 
 
 def test_memory_of_a_run_is_weights_cache_and_little_more(smollm2: Built) -> None:

@@ -12,6 +12,9 @@
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllPasses.h"
@@ -126,7 +129,62 @@ public:
       throw std::runtime_error(error);
   }
 
+  /// The weights that a pass packed, by name: the fields of #buddy.packing.
+  py::dict packings() {
+    py::dict result;
+    forEachArgument([&](func::FuncOp function, unsigned i, StringRef name) {
+      auto packing =
+          function.getArgAttrOfType<buddy::PackingAttr>(i, buddy::kPackingAttr);
+      if (!packing)
+        return;
+      llvm::SmallVector<int64_t> shape = packing.storedShape();
+      py::dict fields;
+      fields["format"] = packing.getFormat().str();
+      fields["n"] = packing.getN();
+      fields["k"] = packing.getK();
+      fields["panel"] = packing.getPanel();
+      fields["block"] = packing.getBlock();
+      fields["bits"] = packing.getBits();
+      fields["zero"] = packing.getZero();
+      fields["mins"] = packing.getMins();
+      fields["scale_bits"] = packing.getScaleBits();
+      fields["stored_shape"] = std::vector<int64_t>(shape.begin(), shape.end());
+      result[py::str(name.str())] = fields;
+    });
+    return result;
+  }
+
+  void setWeightOffsets(const std::map<std::string, int64_t> &offsets) {
+    forEachArgument([&](func::FuncOp function, unsigned i, StringRef name) {
+      auto found = offsets.find(name.str());
+      if (found != offsets.end() &&
+          function.getArgAttr(i, buddy::kWeightOffsetAttr))
+        function.setArgAttr(
+            i, buddy::kWeightOffsetAttr,
+            Builder(context.get()).getI64IntegerAttr(found->second));
+    });
+  }
+
+  void addString(const std::string &name, const std::string &value) {
+    context->loadDialect<LLVM::LLVMDialect>();
+    OpBuilder builder = OpBuilder::atBlockBegin(op->getBody());
+    std::string text = value + '\0';
+    auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), text.size());
+    LLVM::GlobalOp::create(builder, op->getLoc(), type, /*isConstant=*/true,
+                           LLVM::Linkage::External, name,
+                           builder.getStringAttr(text));
+  }
+
 private:
+  void forEachArgument(
+      llvm::function_ref<void(func::FuncOp, unsigned, StringRef)> visit) {
+    for (auto function : op->getOps<func::FuncOp>())
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        if (auto name =
+                function.getArgAttrOfType<StringAttr>(i, buddy::kNameAttr))
+          visit(function, i, name.getValue());
+  }
+
   std::string take() { return std::exchange(diagnostics, std::string()); }
 
   std::unique_ptr<MLIRContext> context;
@@ -145,6 +203,12 @@ PYBIND11_MODULE(_buddy, m) {
            py::arg("reproducer") = "",
            "Run the pipeline, e.g. 'target=native stop-after=kernel'.")
       .def("passes", &Module::passes, py::arg("pipeline"))
+      .def("packings", &Module::packings,
+           "Weights stored packed after phase graph: {name: #buddy.packing}.")
+      .def("set_weight_offsets", &Module::setWeightOffsets, py::arg("offsets"),
+           "Set byte offsets in the weights file, by name; before phase llvm.")
+      .def("add_string", &Module::addString, py::arg("name"), py::arg("value"),
+           "Add an exported constant `const char name[] = value`.")
       .def("text", &Module::text)
       .def("bytecode", &Module::bytecode)
       .def("compile", &Module::compile, py::arg("output"),

@@ -26,6 +26,19 @@ bool TargetInfo::hasFloat16Vectors() const {
          hasFeature("zvfhmin");
 }
 
+bool TargetInfo::hasByteDot(unsigned bits) const {
+  if (!isX86() || bits > vectorBits)
+    return false;
+  return hasFeature("avx512vnni") || (bits <= 256 && hasFeature("avxvnni"));
+}
+
+bool TargetInfo::hasFloat16Conversion() const {
+  // Every x86 with 256-bit vectors that is described here has f16c.
+  if (isX86())
+    return vectorBits >= 256;
+  return isRISCV() && (hasFeature("zvfh") || hasFeature("zvfhmin"));
+}
+
 /// Cache size of the machine this runs on, or the default where the system
 /// does not tell.
 static uint64_t cacheBytes(int name, uint64_t fallback) {
@@ -65,7 +78,8 @@ static TargetInfo nativeTarget() {
 }
 
 static TargetInfo x86Target(llvm::StringRef name, llvm::StringRef cpu,
-                            unsigned vectorBits, unsigned registers) {
+                            unsigned vectorBits, unsigned registers,
+                            llvm::StringRef features = "") {
   TargetInfo t;
   t.name = name.str();
   t.triple = "x86_64-unknown-linux-gnu";
@@ -76,6 +90,9 @@ static TargetInfo x86Target(llvm::StringRef name, llvm::StringRef cpu,
   // LLVM's generic AVX512 levels prefer 256-bit vectors.
   if (vectorBits == 512)
     t.features = "-prefer-256-bit", t.l2Bytes = 1 << 20;
+  // What the CPU implies and passes ask for.
+  if (!features.empty())
+    t.features += ("," + features).str();
   return t;
 }
 
@@ -107,8 +124,10 @@ llvm::Expected<TargetInfo> buddy::getTargetInfo(llvm::StringRef name) {
     return nativeTarget();
   if (name == "x86-64-v3")
     return x86Target(name, name, 256, 16);
-  if (name == "x86-64-v4" || name == "sapphirerapids" || name == "znver4")
+  if (name == "x86-64-v4")
     return x86Target(name, name, 512, 32);
+  if (name == "sapphirerapids" || name == "znver4")
+    return x86Target(name, name, 512, 32, "+avx512bf16,+avx512vnni");
   if (name == "rv64gcv")
     return rv64gcv();
   return llvm::createStringError(

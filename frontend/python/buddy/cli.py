@@ -88,7 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "-o", "--output", metavar="DIR", required=True, type=Path, help="the bundle to write"
     )
-    build.add_argument("--dtype", choices=["f32"], default="f32", help="of a LLaMA's weights")
+    build.add_argument(
+        "--dtype",
+        choices=["f32", "q8_0", "q4_1", "q4_0", "keep"],
+        default="f32",
+        help="how matrices of weights are stored: floats, blocks of 8 or 4 bits, or as the GGUF "
+        "file has them (default f32)",
+    )
     _add_compile_options(build)
     build.add_argument("--threads", type=_positive, help="threads of the build itself")
     build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)

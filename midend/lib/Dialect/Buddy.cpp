@@ -137,3 +137,126 @@ LogicalResult LayerNormOp::verify() {
     return emitOpError("parameters do not fit has_weight and has_bias");
   return verifyNorm(*this, getInput(), getResult(), getDims(), getParameters());
 }
+
+LogicalResult
+PackingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                    llvm::StringRef, int64_t n, int64_t k, int64_t panel,
+                    int64_t block, int64_t bits, int64_t zero, bool,
+                    int64_t scaleBits) {
+  if (n < 0 || k < 0)
+    return emitError() << "packing needs n and k of at least 0";
+  if (panel < 1 || panel > 4096)
+    return emitError() << "packing needs a panel of 1 to 4096 rows";
+  if (block < 8 || block > 4096 || block % 8 != 0 || k % block != 0)
+    return emitError() << "packing needs a block that is a multiple of 8, at "
+                          "most 4096, and divides k";
+  if (bits != 4 && bits != 8)
+    return emitError() << "packing needs bits of 4 or 8";
+  if (zero < 0 || zero >= (int64_t(1) << bits))
+    return emitError() << "packing needs a zero that fits in its bits";
+  if (scaleBits != 16 && scaleBits != 32)
+    return emitError() << "packing needs scale_bits of 16 or 32";
+  return success();
+}
+
+/// The effects of a destination-style op on buffers.
+static void getBufferEffects(
+    DestinationStyleOpInterface op,
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<MemRefType>(operand.get().getType()))
+      continue;
+    if (op.isDpsInit(&operand))
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+    else
+      effects.emplace_back(MemoryEffects::Read::get(), &operand);
+  }
+}
+
+/// Tensors with a result for each destination, or buffers without results.
+static LogicalResult verifyDestinations(DestinationStyleOpInterface op) {
+  bool tensors = isa<TensorType>(op->getOperand(0).getType());
+  for (Value operand : op->getOperands())
+    if (isa<TensorType>(operand.getType()) != tensors)
+      return op->emitOpError("mixes tensors and buffers");
+  if (op->getNumResults() != (tensors ? op.getNumDpsInits() : 0))
+    return op->emitOpError("needs a result for each destination on tensors, "
+                           "none on buffers");
+  for (auto [result, init] : llvm::zip(op->getResults(), op.getDpsInits()))
+    if (result.getType() != init.getType())
+      return op->emitOpError("types of results and destinations differ");
+  return success();
+}
+
+static LogicalResult verifyShape(Operation *op, Value value, StringRef what,
+                                 ArrayRef<int64_t> expected) {
+  ArrayRef<int64_t> shape = cast<ShapedType>(value.getType()).getShape();
+  if (shape.size() != expected.size() ||
+      !llvm::all_of(llvm::zip(shape, expected), [](auto p) {
+        return mayEqual(std::get<0>(p), std::get<1>(p));
+      }))
+    return op->emitOpError("shape of the ") << what << " does not fit";
+  return success();
+}
+
+void QuantizeOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  getBufferEffects(*this, effects);
+}
+
+LogicalResult QuantizeOp::verify() {
+  if (failed(verifyDestinations(*this)))
+    return failure();
+  auto elements = cast<ShapedType>(getElements().getType());
+  if (cast<ShapedType>(getInput().getType()).getRank() != 2 ||
+      elements.getRank() != 3 || elements.isDynamicDim(2) ||
+      elements.getDimSize(2) < 1)
+    return emitOpError("needs rows [M, K] and elements [M, K / block, block] "
+                       "with a static block");
+  int64_t m = elements.getDimSize(0), blocks = elements.getDimSize(1);
+  int64_t k = ShapedType::isDynamic(blocks) ? ShapedType::kDynamic
+                                            : blocks * elements.getDimSize(2);
+  if (failed(verifyShape(*this, getInput(), "input", {m, k})) ||
+      failed(verifyShape(*this, getScales(), "scales", {m, blocks})))
+    return failure();
+  return verifyShape(*this, getSums(), "sums", {m, blocks});
+}
+
+void QuantizedMatmulOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  getBufferEffects(*this, effects);
+}
+
+LogicalResult QuantizedMatmulOp::verify() {
+  if (failed(verifyDestinations(*this)))
+    return failure();
+  auto packing = dyn_cast<PackingAttr>(getPacking());
+  if (!packing)
+    return emitOpError("needs a #buddy.packing");
+  int64_t m = cast<ShapedType>(getElements().getType()).getDimSize(0);
+  int64_t blocks = packing.blocks();
+  if (failed(verifyShape(*this, getElements(), "elements",
+                         {m, blocks, packing.getBlock()})) ||
+      failed(verifyShape(*this, getScales(), "scales", {m, blocks})) ||
+      failed(verifyShape(*this, getSums(), "sums", {m, blocks})) ||
+      failed(verifyShape(*this, getWeight(), "weight", packing.storedShape())))
+    return failure();
+  return verifyShape(*this, getOutput(), "output", {m, packing.getN()});
+}
+
+void QuantizedElementOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  if (isa<MemRefType>(getWeight().getType()))
+    effects.emplace_back(MemoryEffects::Read::get(), &getWeightMutable());
+}
+
+LogicalResult QuantizedElementOp::verify() {
+  auto packing = dyn_cast<PackingAttr>(getPacking());
+  if (!packing)
+    return emitOpError("needs a #buddy.packing");
+  return verifyShape(*this, getWeight(), "weight", packing.storedShape());
+}

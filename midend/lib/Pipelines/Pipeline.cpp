@@ -74,6 +74,10 @@ static void buildGraphPhase(OpPassManager &manager) {
   functions().addPass(createFoldTransposes());
   functions().addPass(createFuseElementwise());
   cleanUp(manager);
+  // Where products stand with their final operands; rows that several products
+  // share are quantised once.
+  manager.addPass(createPackWeights());
+  cleanUp(manager);
   functions().addPass(createChooseSchedule());
 }
 
@@ -90,6 +94,7 @@ static void buildKernelPhase(OpPassManager &manager) {
   // While copies and calls are still ops of their own.
   manager.addPass(createVerifyNoCopies());
   functions().addPass(createLowerContractions());
+  functions().addPass(createLowerQuantized());
   functions().addPass(createLowerLoops());
   functions().addPass(memref::createFoldMemRefAliasOpsPass());
   cleanUp(manager);
@@ -331,4 +336,5 @@ void buddy::registerAllDialects(DialectRegistry &registry) {
   mlir::registerAllExtensions(registry);
   mlir::registerAllToLLVMIRTranslations(registry);
   registerBuddyDialect(registry);
+  registerBufferizationModels(registry);
 }

@@ -43,10 +43,15 @@ struct TargetInfo {
   unsigned vectorLength(unsigned elementBits) const {
     return vectorBits / elementBits;
   }
+  /// One instruction adds products of four unsigned and four signed bytes to
+  /// each 32-bit lane of a vector of so many bits (x86's vpdpbusd).
+  bool hasByteDot(unsigned bits) const;
   /// Vectors of f16 can be made, selected and converted. Those of fixed length
   /// always can, if need be an element at a time; a scalable vector cannot be
   /// split so. (bf16 is integers when LLVM sees it.)
   bool hasFloat16Vectors() const;
+  /// f16 is converted from and to f32 by instructions, in vectors.
+  bool hasFloat16Conversion() const;
 };
 
 /// The description of a target by name. `native` is the machine this runs on.

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from buddy import __version__
-from buddy.aot import compiler, header, manifest, weights_file
+from buddy.aot import blocks, compiler, header, manifest, weights_file
 from buddy.aot.cpu_features import required_features
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced, ignore_torchs_own_warnings
@@ -60,9 +60,10 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
         source = open_source(model, options.dtype)
     with progress.step("trace"):
         traced = source.trace()
-    layout = weights_file.plan(program_weights(traced.program))
+    weights = program_weights(traced.program)
+    formats = source.block_formats(traced.program)
     with progress.step("import"):
-        imported = import_program(traced.program, layout, options)
+        imported = import_program(traced.program, weights_file.plan(weights), options, formats)
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
             text = compiler.text_after(
@@ -70,18 +71,34 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
             )
         compiler.write_text(output, text)
         return
+    with progress.step(f"optimise for {target.name} ({target.cpu})"):
+        compilation = compiler.Compilation(imported.bytecode, target, options.dump_phases_to)
+    packings = compilation.packings
+    layout = weights_file.plan([_stored(spec, packings.get(spec.name)) for spec in weights])
     _check_space(output, layout.size)
+
+    def load(name: str) -> torch.Tensor:
+        if name not in packings:
+            return source.load(name)
+        packed = blocks.pack(source.load_blocks(name, formats[name]), packings[name])
+        return torch.from_numpy(packed)
+
     with staged(output) as stage:
         with progress.step(f"write {layout.size / 1e6:.0f} MB of weights"):
-            build_id = weights_file.write(stage / WEIGHTS, layout, source.load)
+            build_id = weights_file.write(stage / WEIGHTS, layout, load)
         tokenizer = source.write_tokenizer(stage)
-        with progress.step(f"compile for {target.name} ({target.cpu})"):
-            compiler.compile_library(
-                compiler.add_string(imported.bytecode, "buddy_build_id", build_id),
-                target,
+        with progress.step("generate code"):
+            compilation.finish(
                 stage / LIBRARY,
+                offsets=layout.offsets,
+                build_id=build_id,
                 opt_level=options.opt_level,
-                dump_phases_to=options.dump_phases_to,
+            )
+        wide = [name for name in formats if name not in packings]
+        if wide:
+            progress.line(
+                f"  {len(wide)} weights stay unquantised, as they are not only multiplied with: "
+                + ", ".join(wide[:3])
             )
         runtime = compiler.copy_runtime(stage / LIBRARY, target)
         record = _describe(source, build_id, target)
@@ -89,7 +106,7 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
             "runtime": runtime,
             "tokenizer": tokenizer,
             "weights": {"file": WEIGHTS, "bytes": layout.size, "tensors": len(layout.specs)},
-            "entries": [_describe_entry(imported.args, layout, traced)],
+            "entries": [_describe_entry(imported.args, layout, traced, packings)],
         }
         (stage / HEADER).write_text(header.render(record))
         (stage / MANIFEST).write_text(manifest.dump(record))
@@ -108,8 +125,18 @@ def program_weights(program: ExportedProgram) -> list[TensorSpec]:
     return list(specs.values())
 
 
+def _stored(spec: TensorSpec, packing: dict[str, Any] | None) -> TensorSpec:
+    """The weight as it lies in the file."""
+    if packing is None:
+        return spec
+    return TensorSpec(spec.name, tuple(packing["stored_shape"]), torch.int8)
+
+
 def import_program(
-    program: ExportedProgram, layout: Layout, options: BuildOptions
+    program: ExportedProgram,
+    layout: Layout,
+    options: BuildOptions,
+    formats: dict[str, str] | None = None,
 ) -> ImportedModule:
     try:
         with warnings.catch_warnings():
@@ -118,6 +145,7 @@ def import_program(
                 program,
                 name=ENTRY,
                 weight_offsets=layout.offsets,
+                weight_formats=formats,
                 primary_dialect=options.primary_dialect,
             )
     except UnsupportedOpsError as error:
@@ -165,13 +193,23 @@ def _describe(source: Source, build_id: str, target: Any) -> dict[str, Any]:
     }
 
 
-def _describe_entry(arguments: list[ArgInfo], layout: Layout, traced: Traced) -> dict[str, Any]:
+def _describe_entry(
+    arguments: list[ArgInfo],
+    layout: Layout,
+    traced: Traced,
+    packings: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
     records = [manifest.describe_argument(info, traced.names) for info in arguments]
     outputs = [record for record in records if record["kind"] == "output"]
     if len(outputs) == len(traced.outputs):
         for record, name in zip(outputs, traced.outputs, strict=True):
             record["name"] = name
     for record in records:
+        if record["kind"] == "weight":
+            record["offset"] = layout.offsets[record["name"]]
+            packing = packings.get(record["name"])
+            if packing is not None:
+                record |= {"dtype": "i8", "shape": packing["stored_shape"], "packing": packing}
         if record["kind"] == "state" and record["name"] in layout.offsets:
             record["initial"] = layout.offsets[record["name"]]
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
@@ -40,43 +39,43 @@ def target_info(name: str) -> Any:
         raise BundleError(f"--target {name}: {error}") from None
 
 
-def add_string(bytecode: bytes, name: str, value: str) -> bytes:
-    """The module with a global constant `const char name[] = value` that its library exports."""
-    from mlir import ir
-
-    with ir.Context() as context, ir.Location.unknown():
-        context.allow_unregistered_dialects = True
-        module = ir.Module.parse(bytecode)
-        text = (
-            f'llvm.mlir.global external constant @{name}("{value}\\00") {{addr_space = 0 : i32}}'
-            f" : !llvm.array<{len(value) + 1} x i8>"
-        )
-        donor = ir.Module.parse(text)
-        with ir.InsertionPoint(module.body):
-            donor.body.operations[0].operation.clone()
-        buffer = io.BytesIO()
-        module.operation.write_bytecode(buffer)
-    return buffer.getvalue()
-
-
 def text_after(bytecode: bytes, target: Any, phase: str, dump_to: Path | None) -> str:
     """The module as MLIR text after a phase."""
-    module = _run(bytecode, target, dump_to, f" stop-after={phase}")
+    module = _module().Module(bytecode)
+    _run_phases(module, target, dump_to, f" stop-after={phase}")
     return str(module.text())
 
 
-def compile_library(
-    bytecode: bytes, target: Any, output: Path, *, opt_level: int, dump_phases_to: Path | None
-) -> None:
-    """Run the pipeline and write a shared library that looks for its runtime beside itself."""
-    module = _run(bytecode, target, dump_phases_to)
-    try:
-        module.compile(str(output), shared=True, opt_level=opt_level, rpaths=["$ORIGIN"])
-    except RuntimeError as error:
-        raise BundleError(f"code generation failed: {_line(error)}") from error
+class Compilation:
+    """A module on its way to a library: what it wants of the weights file is known half-way.
+
+    After `__init__` the module has been through the graph phase, and `packings` tells which weights
+    are to be stored how.  `finish` is given where they lie.
+    """
+
+    def __init__(self, bytecode: bytes, target: Any, dump_phases_to: Path | None) -> None:
+        self._target, self._dump_to = target, dump_phases_to
+        self._module = _module().Module(bytecode)
+        _run_phases(self._module, target, dump_phases_to, " stop-after=graph")
+        self.packings: dict[str, dict[str, Any]] = self._module.packings()
+
+    def finish(
+        self, output: Path, *, offsets: dict[str, int], build_id: str, opt_level: int
+    ) -> None:
+        """Run the other phases and write a shared library that looks for its runtime beside itself.
+
+        offsets: bytes in the data section of the weights file, by name.
+        """
+        self._module.set_weight_offsets(offsets)
+        self._module.add_string("buddy_build_id", build_id)
+        _run_phases(self._module, self._target, self._dump_to, " start-from=kernel")
+        try:
+            self._module.compile(str(output), shared=True, opt_level=opt_level, rpaths=["$ORIGIN"])
+        except RuntimeError as error:
+            raise BundleError(f"code generation failed: {_line(error)}") from error
 
 
-def _run(bytecode: bytes, target: Any, dump_to: Path | None, more: str = "") -> Any:
+def _run_phases(module: Any, target: Any, dump_to: Path | None, more: str) -> None:
     if dump_to is not None:
         if re.search(r"\s", str(dump_to)):
             raise BundleError(f"--dump-phases-to '{dump_to}': the path may not contain spaces")
@@ -85,7 +84,6 @@ def _run(bytecode: bytes, target: Any, dump_to: Path | None, more: str = "") -> 
         except OSError as error:
             raise BundleError(f"--dump-phases-to {dump_to}: {error.strerror}") from None
         more += f" dump-phases-to={dump_to}"
-    module = _module().Module(bytecode)
     handle, name = tempfile.mkstemp(prefix="buddy-reproducer-", suffix=".mlir")
     os.close(handle)
     reproducer = Path(name)
@@ -99,7 +97,6 @@ def _run(bytecode: bytes, target: Any, dump_to: Path | None, more: str = "") -> 
             reproducer.unlink()
         raise BundleError(f"the compiler failed: {_line(error)}{replay}") from error
     reproducer.unlink()
-    return module
 
 
 def _line(error: Exception) -> str:

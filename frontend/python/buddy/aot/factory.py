@@ -12,18 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from buddy.aot import blocks
+from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced, export
+from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
 
 
 class FactorySource:
-    """A module made by the user's function; its weights are stored in the dtype they have."""
+    """A module made by the user's function.
+
+    Its weights are stored in the dtype they have, or in blocks where `dtype` names a block format.
+    """
 
     def __init__(self, name: str, dtype: str) -> None:
-        del dtype  # the factory decides
+        if dtype == KEEP:
+            raise BundleError(f"{name}: --dtype keep is for GGUF files; choose another")
+        self._dtype = dtype
         made = _call(name)
         if not isinstance(made, tuple) or len(made) not in (2, 3):
             raise BundleError(
@@ -64,6 +73,12 @@ class FactorySource:
 
     def load(self, name: str) -> torch.Tensor:
         return self._values[name]
+
+    def block_formats(self, program: ExportedProgram) -> dict[str, str]:
+        return block_formats(program, self._dtype) if self._dtype in FORMATS else {}
+
+    def load_blocks(self, name: str, format: str) -> Blocks:
+        return blocks.quantize(self.load(name).detach().float().numpy(), format)
 
     def write_tokenizer(self, directory: Path) -> list[str]:
         del directory

@@ -164,6 +164,19 @@ class GGUFFile:
             tensors[name] = GGUFTensor(name, shape, kind, start + offset, size)
         return tensors
 
+    def kind_name(self, name: str) -> str:
+        """The tensor's type as GGUF names it (F32, Q4_1, …)."""
+        from gguf.constants import GGMLQuantizationType
+
+        return GGMLQuantizationType(self.tensors[name].kind).name
+
+    def raw(self, name: str) -> Any:
+        """The tensor's bytes, as a numpy array of uint8 over the mapped file."""
+        import numpy as np
+
+        tensor = self.tensors[name]
+        return np.frombuffer(self._data, np.uint8, tensor.bytes, tensor.offset)
+
     def dequantize(self, name: str) -> Any:
         """The tensor as a float32 numpy array of its shape."""
         import numpy as np
@@ -172,7 +185,7 @@ class GGUFFile:
 
         tensor = self.tensors[name]
         kind = GGMLQuantizationType(tensor.kind)
-        data = np.frombuffer(self._data, np.uint8, tensor.bytes, tensor.offset)
+        data = self.raw(name)
         plain = {"F32": np.float32, "F16": np.float16, "F64": np.float64}.get(kind.name)
         if plain:
             return data.view(plain).astype(np.float32).reshape(tensor.shape)

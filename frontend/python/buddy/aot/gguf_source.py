@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
+from buddy.aot import blocks
+from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced
 from buddy.aot.gguf_file import GGUFFile
 from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, token_ids, trace
+from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
 from buddy.models.llama import LlamaConfig, RopeConfig
 
@@ -58,6 +62,7 @@ class GGUFSource:
     def __init__(self, path: Path, dtype: str) -> None:
         self._file = GGUFFile(path)
         self._path = path
+        self._dtype = dtype
         tensors = self._file.tensors
         config = _read_config(self._file, dtype_of(dtype))
         self.config = config
@@ -88,11 +93,39 @@ class GGUFSource:
         if name == "rope_inv_freq":
             return self._inverse_frequencies()
         values = torch.from_numpy(self._file.dequantize(self._names[name]))
-        heads = {"q_proj": self.config.heads, "k_proj": self.config.kv_heads}
-        projection = name.split(".")[-2]
-        if projection in heads:
-            values = _unpermute(values, heads[projection])
+        heads = self._permuted_heads(name)
+        if heads:
+            values = _unpermute(values, heads)
         return values.to(self.config.dtype)
+
+    def block_formats(self, program: ExportedProgram) -> dict[str, str]:
+        """With `keep`, the file's own formats; those the kernels do not know become q8_0."""
+        if self._dtype in FORMATS:
+            return block_formats(program, self._dtype)
+        if self._dtype != KEEP:
+            return {}
+        formats = {}
+        for name in block_formats(program, "q8_0"):
+            kind = self._file.kind_name(self._names[name]).lower()
+            if kind not in ("f32", "f16", "bf16", "f64"):
+                formats[name] = kind if kind in FORMATS else "q8_0"
+        return formats
+
+    def load_blocks(self, name: str, format: str) -> Blocks:
+        stored = self._names[name]
+        if self._file.kind_name(stored).lower() != format:
+            return blocks.quantize(self.load(name).numpy(), format)
+        found = blocks.read(format, self._file.raw(stored), self._file.tensors[stored].shape)
+        heads = self._permuted_heads(name)
+        if heads:
+            rows = torch.arange(found.elements.shape[0])
+            found = found.take_rows(_unpermute(rows, heads).numpy())
+        return found
+
+    def _permuted_heads(self, name: str) -> int:
+        """Heads of a weight whose rows llama.cpp's converter permuted, or 0."""
+        heads = {"q_proj": self.config.heads, "k_proj": self.config.kv_heads}
+        return heads.get(name.split(".")[-2], 0) if "." in name else 0
 
     def _inverse_frequencies(self) -> torch.Tensor:
         """The file may divide each frequency (how llama.cpp stores LLaMA 3.1's scaling)."""

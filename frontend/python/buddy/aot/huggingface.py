@@ -13,10 +13,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch.export import ExportedProgram
 
+from buddy.aot import blocks
+from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced
 from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, token_ids, trace
+from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
 from buddy.models.llama import LlamaConfig, RopeConfig
 
@@ -57,7 +61,9 @@ class HuggingFaceSource:
     """A directory as `save_pretrained` writes it, of class LlamaForCausalLM."""
 
     def __init__(self, path: Path, dtype: str) -> None:
-        self._path = path
+        if dtype == KEEP:
+            raise BundleError(f"{path}: --dtype keep is for GGUF files; choose another")
+        self._path, self._dtype = path, dtype
         keys = _read_json(path / "config.json")
         config = _read_config(path / "config.json", keys, dtype_of(dtype))
         self.config = config
@@ -106,6 +112,12 @@ class HuggingFaceSource:
             return self._tensors[stored].get_tensor(stored).to(self.config.dtype)
         except SafetensorError as error:
             raise BundleError(f"{self._path}: tensor '{stored}': {error}") from None
+
+    def block_formats(self, program: ExportedProgram) -> dict[str, str]:
+        return block_formats(program, self._dtype) if self._dtype in FORMATS else {}
+
+    def load_blocks(self, name: str, format: str) -> Blocks:
+        return blocks.quantize(self.load(name).numpy(), format)
 
     def write_tokenizer(self, directory: Path) -> list[str]:
         names = [name for name in _TOKENIZER_FILES if os.path.lexists(self._path / name)]

@@ -8,19 +8,21 @@ from pathlib import Path
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from buddy.aot import quantized
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced, export
 from buddy.models.llama import Llama, LlamaConfig, dynamic_shapes, example_inputs
 
-DTYPES = {"f32": torch.float32}
+# What the model computes in; quantised weights are multiplied with f32 activations.
+_DTYPES = dict.fromkeys(quantized.DTYPES, torch.float32)
 _NO_TOKEN = (-1, 0xFFFFFFFF)
 
 
 def dtype_of(name: str) -> torch.dtype:
     """The torch dtype that --dtype names."""
-    if name not in DTYPES:
-        raise BundleError(f"dtype '{name}' is not supported; choose from {', '.join(DTYPES)}")
-    return DTYPES[name]
+    if name not in _DTYPES:
+        raise BundleError(f"dtype '{name}' is not supported; choose from {', '.join(_DTYPES)}")
+    return _DTYPES[name]
 
 
 def make_fake(path: Path, config: LlamaConfig, stored: int) -> Llama:

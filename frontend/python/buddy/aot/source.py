@@ -15,7 +15,9 @@ from buddy.aot.errors import BundleError
 
 if TYPE_CHECKING:
     import torch
+    from torch.export import ExportedProgram
 
+    from buddy.aot.blocks import Blocks
     from buddy.aot.export import Traced
 
 
@@ -41,6 +43,12 @@ class Source(Protocol):
 
     def load(self, name: str) -> torch.Tensor:
         """The value of one weight, by its fully qualified name in the traced module."""
+
+    def block_formats(self, program: ExportedProgram) -> dict[str, str]:
+        """The weights to store quantised, with their block formats."""
+
+    def load_blocks(self, name: str, format: str) -> Blocks:
+        """One of these weights in its format."""
 
     def write_tokenizer(self, directory: Path) -> list[str]:
         """Write the tokenizer's files; return their names (none if the model has no text)."""

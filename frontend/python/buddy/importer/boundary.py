@@ -98,6 +98,8 @@ def argument_attributes(info: ArgInfo) -> ir.DictAttr:
     if info.weight_offset is not None:
         i64 = ir.IntegerType.get_signless(64)
         attributes["buddy.weight_offset"] = ir.IntegerAttr.get(i64, info.weight_offset)
+    if info.weight_format is not None:
+        attributes["buddy.format"] = ir.StringAttr.get(info.weight_format)
     return ir.DictAttr.get(attributes)
 
 

@@ -31,19 +31,26 @@ def import_exported_program(
     *,
     name: str,
     weight_offsets: Mapping[str, int] | None = None,
+    weight_formats: Mapping[str, str] | None = None,
     primary_dialect: Dialect = "linalg",
 ) -> ImportedModule:
     """Import a program as a module with one entry point.
 
     Parameters, buffers and constants are weights named by their fully qualified names; a buffer
     that the program writes is a state; the rest are inputs, SymInts sizes. `weight_offsets` gives
-    the byte offset of each weight in a weights file.
+    the byte offset of each weight in a weights file, `weight_formats` the block format of those
+    whose values are in one.
     """
     from .module import ModuleBuilder
 
     builder = ModuleBuilder()
     add_exported_program(
-        builder, ep, name=name, weight_offsets=weight_offsets, primary_dialect=primary_dialect
+        builder,
+        ep,
+        name=name,
+        weight_offsets=weight_offsets,
+        weight_formats=weight_formats,
+        primary_dialect=primary_dialect,
     )
     return builder.finish()
 
@@ -54,6 +61,7 @@ def add_exported_program(
     *,
     name: str,
     weight_offsets: Mapping[str, int] | None = None,
+    weight_formats: Mapping[str, str] | None = None,
     primary_dialect: Dialect = "linalg",
 ) -> None:
     """Add a program as an entry point of a module; see `import_exported_program`."""
@@ -85,7 +93,8 @@ def add_exported_program(
         else:
             kind = "state" if arg_name in mutations.values() else "weight"
         offset = offsets.pop(arg_name, None) if kind == "weight" else None
-        args.append(ArgSpec(arg_name, kind, meta, offset))
+        block_format = (weight_formats or {}).get(arg_name) if kind == "weight" else None
+        args.append(ArgSpec(arg_name, kind, meta, offset, block_format))
     builder.add_function(
         gm,
         args,

@@ -157,6 +157,7 @@ class FunctionImporter:
                     spec.meta,
                     placeholder=i,
                     weight_offset=spec.weight_offset,
+                    weight_format=spec.weight_format,
                     mutated=mutated,
                 )
             else:

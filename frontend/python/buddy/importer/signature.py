@@ -24,12 +24,15 @@ class ArgSpec:
         which makes no argument. An input that the graph mutates becomes "state" in `ArgInfo`.
     meta: the fake tensor, or the SymInt, int or other Python value.
     weight_offset: byte offset in the weights file; the entry then makes the view itself.
+    weight_format: the block format ("q4_0", "q4_1", "q8_0") that the weight's values are in; the
+        compiler may then store it packed.
     """
 
     name: str
     kind: SpecKind
     meta: Any
     weight_offset: int | None = None
+    weight_format: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class ArgInfo:
     placeholder: int | None = None
     expr: Any = None
     weight_offset: int | None = None
+    weight_format: str | None = None
     mutated: bool = False
     storage_offset: Dim = 0
 

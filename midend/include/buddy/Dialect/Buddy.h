@@ -14,6 +14,7 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "buddy/Dialect/BuddyDialect.h.inc"
@@ -30,6 +31,10 @@ inline constexpr llvm::StringLiteral kEntryAttr = "buddy.entry";
 inline constexpr llvm::StringLiteral kKindAttr = "buddy.kind";
 inline constexpr llvm::StringLiteral kNameAttr = "buddy.name";
 inline constexpr llvm::StringLiteral kWeightOffsetAttr = "buddy.weight_offset";
+/// Weight argument attributes: the format its values may be stored in ("q4_0",
+/// "q4_1", "q8_0"), and the PackingAttr once a pass has settled that they are.
+inline constexpr llvm::StringLiteral kFormatAttr = "buddy.format";
+inline constexpr llvm::StringLiteral kPackingAttr = "buddy.packing";
 inline constexpr llvm::StringLiteral kShapeAttr = "buddy.shape";
 /// Op attribute: path of the module (a layer) the op was traced from.
 inline constexpr llvm::StringLiteral kModuleAttr = "buddy.module";
@@ -43,6 +48,8 @@ inline constexpr llvm::StringLiteral kPhaseAttr = "buddy.phase";
 inline constexpr llvm::StringLiteral kScheduleAttr = "buddy.schedule";
 
 void registerBuddyDialect(mlir::DialectRegistry &registry);
+/// How the dialect's ops on tensors become ops on buffers.
+void registerBufferizationModels(mlir::DialectRegistry &registry);
 
 } // namespace buddy
 

@@ -10,6 +10,7 @@
 
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Buddy_Dialect : Dialect {
@@ -102,6 +103,92 @@ def Buddy_LayerNormOp : Buddy_Op<"layer_norm", [Pure]> {
   let hasVerifier = 1;
 }
 
+//===-- Quantised weights ---------------------------------------------------===//
+
+/// Also exists on buffers; results only on tensors.
+class Buddy_DestinationOp<string mnemonic> : Buddy_Op<mnemonic,
+    [DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let hasVerifier = 1;
+}
+
+def FloatBuffer : AnyTypeOf<[RankedTensorOf<[F16, BF16, F32, F64]>,
+                             MemRefRankOf<[F16, BF16, F32, F64], [2]>]>;
+def F32Buffer : AnyTypeOf<[RankedTensorOf<[F32]>, MemRefRankOf<[F32], [2]>]>;
+def I32Buffer : AnyTypeOf<[RankedTensorOf<[I32]>, MemRefRankOf<[I32], [2]>]>;
+def I8Buffer : AnyTypeOf<[RankedTensorOf<[I8]>, MemRefRankOf<[I8], [3]>]>;
+
+def Buddy_QuantizeOp : Buddy_DestinationOp<"quantize"> {
+  let summary = "blocks of int8 with a scale each, from rows of floats";
+  let description = [{
+    Row `m` of the input `[M, K]` is cut into blocks of `block` elements; with
+    `scale = max |x| / 127` of a block, its elements become `round(x / scale)`
+    (ties to even; 0 if the scale is 0). Written are the elements
+    `[M, K / block, block]`, the scales `[M, K / block]` and the sums of each block's
+    elements `[M, K / block]`, by which a contraction takes a weight's minimum or
+    zero point into account. What is not finite makes the scale not finite.
+
+    ```mlir
+    %q, %d, %s = buddy.quantize ins(%x : tensor<?x64xf32>)
+        outs(%0, %1, %2 : tensor<?x2x32xi8>, tensor<?x2xf32>, tensor<?x2xi32>)
+        -> tensor<?x2x32xi8>, tensor<?x2xf32>, tensor<?x2xi32>
+    ```
+  }];
+  let arguments = (ins FloatBuffer:$input, I8Buffer:$elements, F32Buffer:$scales,
+                       I32Buffer:$sums);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    attr-dict `ins` `(` $input `:` type($input) `)`
+    `outs` `(` $elements `,` $scales `,` $sums `:` type($elements) `,` type($scales) `,` type($sums) `)`
+    (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(*this, 1, 3);
+    }
+  }];
+}
+
+def Buddy_QuantizedMatmulOp : Buddy_DestinationOp<"quantized_matmul"> {
+  let summary = "product of quantised rows and a packed quantised weight";
+  let description = [{
+    `C[m, n] = Σ_k x[m, k] w[n, k]` for rows from `buddy.quantize` and a weight
+    `[N, K]` that lies as `#buddy.packing` says. Products within a block are summed in
+    i32, exactly; blocks in f32.
+
+    ```mlir
+    %c = buddy.quantized_matmul {packing = #buddy.packing<…>}
+        ins(%q, %d, %s, %w : …) outs(%init : tensor<?x96xf32>) -> tensor<?x96xf32>
+    ```
+  }];
+  let arguments = (ins I8Buffer:$elements, F32Buffer:$scales, I32Buffer:$sums,
+                       I8Buffer:$weight, F32Buffer:$output, AnyAttr:$packing);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    attr-dict `ins` `(` $elements `,` $scales `,` $sums `,` $weight `:`
+    type($elements) `,` type($scales) `,` type($sums) `,` type($weight) `)`
+    `outs` `(` $output `:` type($output) `)` (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getOutputMutable(); }
+  }];
+}
+
+def Buddy_QuantizedElementOp : Buddy_Op<"quantized_element",
+    [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "one element of a packed quantised weight";
+  let description = [{
+    `w[n, k]` of a weight that lies as `#buddy.packing` says; what an embedding reads.
+
+    ```mlir
+    %x = buddy.quantized_element %w[%n, %k] {packing = #buddy.packing<…>} : tensor<3x2x640xi8>
+    ```
+  }];
+  let arguments = (ins I8Buffer:$weight, Index:$row, Index:$column, AnyAttr:$packing);
+  let results = (outs F32:$result);
+  let assemblyFormat = "$weight `[` $row `,` $column `]` attr-dict `:` type($weight)";
+  let hasVerifier = 1;
+}
+
 def Buddy_CheckOp : Buddy_Op<"check", [MemoryEffects<[MemWrite]>]> {
   let summary = "make the call return an error if the condition is false";
   let description = [{
@@ -174,6 +261,48 @@ def Buddy_ScheduleAttr : Buddy_Attr<"Schedule", "schedule"> {
                         "int64_t":$pack_m);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
+}
+
+def Buddy_PackingAttr : Buddy_Attr<"Packing", "packing"> {
+  let summary = "how a quantised weight lies in memory, as attribute of a weight argument";
+  let description = [{
+    A weight `[n, k]` is cut into panels of `panel` rows and blocks of `block` columns.
+    It is stored as `[ceil(n / panel), k / block, bytes]`, so that one panel is read in
+    one stream; rows beyond n are zero. Each row of a block has unsigned elements `u` of
+    `bits` (4 or 8), a scale `d` and, if `mins`, a minimum `m`:
+    `w = d * (u - zero) + m`. The bytes of a block are
+
+    - the elements in groups of 4 columns: group g is `[panel, 4]` bytes, one 32-bit word
+      a row, as byte dot products take it; of 4 bits, byte j of the first half holds
+      group g in its low and group g + block / 8 in its high half;
+    - the panel's scales and then its minima, f16 or f32 as `scale_bits` says.
+
+    `format` is the name of the format the values come from.
+
+    ```mlir
+    #buddy.packing<format = "q4_1", n = 576, k = 1536, panel = 32, block = 32, bits = 4,
+        zero = 0, mins = true, scale_bits = 16>
+    ```
+  }];
+  let parameters = (ins StringRefParameter<"name of the source format">:$format,
+                        "int64_t":$n, "int64_t":$k, "int64_t":$panel, "int64_t":$block,
+                        "int64_t":$bits, "int64_t":$zero, "bool":$mins,
+                        "int64_t":$scale_bits);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    int64_t panels() const { return (getN() + getPanel() - 1) / getPanel(); }
+    int64_t blocks() const { return getK() / getBlock(); }
+    /// Bytes of one block: elements, scales and minima of a panel's rows.
+    int64_t elementBytes() const { return getPanel() * getBlock() * getBits() / 8; }
+    int64_t scaleBytes() const { return getPanel() * getScaleBits() / 8; }
+    int64_t blockBytes() const {
+      return elementBytes() + scaleBytes() * (getMins() ? 2 : 1);
+    }
+    ::llvm::SmallVector<int64_t> storedShape() const {
+      return {panels(), blocks(), blockBytes()};
+    }
+  }];
 }
 
 #endif

@@ -108,6 +108,31 @@ def FuseElementwise : Pass<"buddy-fuse-elementwise", "::mlir::func::FuncOp"> {
                            "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def PackWeights : Pass<"buddy-pack-weights", "::mlir::ModuleOp"> {
+  let summary = "store quantised weights as the kernels stream them";
+  let description = [{
+    A weight argument of an entry with `buddy.format` (`q4_0`, `q4_1`, `q8_0`: what its
+    values are, block by block) that is used by products of rows `[.., k]` with it,
+    `[n, k]`, and by element reads (an embedding) only, in the entry and in the layers
+    that it is passed to, becomes bytes in panels with the attribute `buddy.packing`.
+    The products become `buddy.quantized_matmul` of rows quantised to int8, the reads
+    `buddy.quantized_element`. Weights that one layer function takes in turn are packed
+    alike or not at all. The shape of the argument changes; its offset in the weights
+    file is for the writer of the file to set anew.
+
+    ```mlir
+    func.func @f(%w: memref<64x32xf32> {buddy.kind = "weight", buddy.format = "q8_0"}, …)
+      %y = linalg.contract … ins(%x, %w : tensor<?x32xf32>, tensor<64x32xf32>) …
+    // becomes
+    func.func @f(%w: memref<2x1x1088xi8> {buddy.kind = "weight", buddy.packing = …}, …)
+      %q, %d, %s = buddy.quantize ins(%x : …) …
+      %y = buddy.quantized_matmul {packing = …} ins(%q, %d, %s, %w : …) …
+    ```
+  }];
+  let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def ChooseSchedule : Pass<"buddy-choose-schedule", "::mlir::func::FuncOp"> {
   let summary = "write a #buddy.schedule on each contraction";
   let description = [{
@@ -167,6 +192,29 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
     "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
     "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
     "::mlir::affine::AffineDialect"];
+}
+
+def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
+  let summary = "generate vector code for products with quantised weights";
+  let description = [{
+    `buddy.quantize`, `buddy.quantized_matmul` and `buddy.quantized_element` on buffers
+    become loops. A product is parallel over panels of the weight and blocks of rows; a
+    tile of `mr` rows sums the bytes of a block in i32 vectors (by the byte dot product
+    where the target has one) and blocks in f32 vectors. Each byte of the weight is
+    loaded once a row tile, and a panel is one stream.
+
+    ```mlir
+    buddy.quantized_matmul {packing = …, buddy.schedule = …} ins(%q, %d, %s, %w : …) outs(%c : …)
+    // becomes
+    omp.parallel … { omp.wsloop { omp.loop_nest (%row, %panel) … {
+      scf.for %block … iter_args(…) { vector.load, llvm.call_intrinsic "…vpdpbusd…", vector.fma … }
+    }}}
+    ```
+  }];
+  let dependentDialects = [
+    "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::math::MathDialect", "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect"];
 }
 
 def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
