@@ -39,19 +39,36 @@ def quantized(
     return Built(built.source, built.bundle, built.program, model)
 
 
-def test_logits_stay_close_in_any_split(quantized: Built) -> None:
+def round_rows(module: torch.nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+    """The rows a product with a quantised weight sees: 127 steps for each block of 32."""
+    del module
+    (x,) = inputs
+    if x.shape[-1] % 32:
+        return inputs
+    cut = x.unflatten(-1, (-1, 32))
+    scale = cut.abs().amax(-1, keepdim=True) / 127
+    return ((cut / scale).nan_to_num().round() * scale).flatten(-2)
+
+
+def test_logits_are_those_of_eager_with_rounded_rows(quantized: Built) -> None:
+    for module in quantized.model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(round_rows)
     ids = torch.randint(3, 500, (40,), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = quantized.model(ids[None]).logits[0]
     library = BundleLibrary(quantized.bundle, 2)
     for split in ([40], [1] * 40, [7, 1, 31, 1]):
-        state, position = library.llama_state(40), 0
+        state, position, errors = library.llama_state(40), 0, []
         for count in split:
             logits = library.llama_forward(ids[position : position + count], position, state)[0]
             position += count
-            # Rows are rounded to 127 steps a block in each product.
-            error = (logits - expected[position - 1]).norm() / expected[position - 1].norm()
-            assert error < 0.03
+            away = (logits - expected[position - 1]).norm() / expected[position - 1].norm()
+            errors.append(float(away))
+        # Where an element lies between two steps, they may differ by one.
+        assert max(errors) < 0.03
+        if len(errors) == 40:
+            assert sorted(errors)[20] < 1e-5
 
 
 def test_the_program_runs(quantized: Built) -> None:

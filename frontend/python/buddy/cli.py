@@ -90,10 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     build.add_argument(
         "--dtype",
-        choices=["f32", "q8_0", "q4_1", "q4_0", "keep"],
+        choices=["f32", "bf16", "f16", "q8_0", "q4_1", "q4_0", "keep"],
         default="f32",
-        help="how matrices of weights are stored: floats, blocks of 8 or 4 bits, or as the GGUF "
-        "file has them (default f32)",
+        help="of a LLaMA's weights, activations and caches, or blocks of 8 or 4 bits for matrices "
+        "of weights (also of a factory's module), or the blocks that the GGUF file has",
     )
     _add_compile_options(build)
     build.add_argument("--threads", type=_positive, help="threads of the build itself")

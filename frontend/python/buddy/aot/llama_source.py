@@ -8,13 +8,19 @@ from pathlib import Path
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from buddy.aot import quantized
+from buddy.aot.blocks import FORMATS
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced, export
+from buddy.aot.quantized import KEEP
 from buddy.models.llama import Llama, LlamaConfig, dynamic_shapes, example_inputs
 
-# What the model computes in; quantised weights are multiplied with f32 activations.
-_DTYPES = dict.fromkeys(quantized.DTYPES, torch.float32)
+# What the model computes in, caches included; around quantised weights that is f32.
+_DTYPES = {
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    **dict.fromkeys([*FORMATS, KEEP], torch.float32),
+}
 _NO_TOKEN = (-1, 0xFFFFFFFF)
 
 

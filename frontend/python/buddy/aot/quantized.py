@@ -6,10 +6,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from buddy.aot.blocks import BLOCK, FORMATS
+from buddy.aot.blocks import BLOCK
 
 KEEP = "keep"
-DTYPES = ("f32", *FORMATS, KEEP)
 _FINE = "q8_0"  # for tables whose rows are themselves the model's first activations
 
 
