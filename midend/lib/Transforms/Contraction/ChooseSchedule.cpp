@@ -11,9 +11,10 @@
 // 0.9 to 1, with spills around the reduction loops.
 //
 // bf16 is multiplied in pairs where the target has the instruction, at twice
-// the f32 rate. It takes denormals, inputs and results, for zero and rounds to
-// the nearest even after each product; so does PyTorch's bf16 on these
-// machines. Elsewhere bf16 is converted to f32 and runs at its rate.
+// the f32 rate (ratios to torch's bf16 0.93 to 1.1, one row 1.4 to 3.8). It
+// takes denormals, elements and sums, for zero and rounds to nearest, ties to
+// even, whatever the mode is; so does PyTorch's bf16, which uses it too.
+// Elsewhere bf16 is converted to f32 and runs at its rate.
 //
 //===----------------------------------------------------------------------===//
 
