@@ -34,7 +34,7 @@ LogicalResult
 ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                      int64_t mr, int64_t nr, int64_t vl, bool scalable,
                      int64_t mc, int64_t kc, int64_t ku, int64_t dotM,
-                     int64_t packM) {
+                     int64_t packM, bool pairs) {
   if (mr < 1 || nr < 1 || ku < 1 || mr * nr * ku > 1024)
     return emitError() << "schedule needs mr, nr and ku of at least 1 and a "
                           "product of at most 1024";
@@ -44,6 +44,11 @@ ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "schedule needs mc a multiple of mr";
   if (kc < 1 || kc % vl != 0)
     return emitError() << "schedule needs kc a multiple of vl";
+  // The lengths of x86's instruction.
+  if (pairs && (scalable || (vl != 4 && vl != 8 && vl != 16) || kc % 2 != 0 ||
+                kc % (2 * vl) != 0))
+    return emitError() << "schedule needs vl of 4, 8 or 16, not scalable, and "
+                          "kc a multiple of 2 * vl for pairs";
   if (dotM < 0 || packM < 0)
     return emitError() << "schedule needs dot_m and pack_m of at least 0";
   // Buffers of a panel, of its rows of A and of its results are on the stack.

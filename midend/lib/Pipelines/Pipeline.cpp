@@ -122,8 +122,8 @@ static void buildLLVMPhase(OpPassManager &manager) {
   functions().addPass(createExpandReshapes());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
-  // bf16 arithmetic and math in f32; then no bf16 at all, since LLVM rounds to
-  // it by a routine that is not in every C library.
+  // bf16 arithmetic and math in f32; then no bf16 but as operands of products,
+  // since LLVM rounds to it by a routine that is not in every C library.
   functions().addPass(math::createMathExtendToSupportedTypes());
   arith::ArithEmulateUnsupportedFloatsOptions emulate;
   emulate.sourceTypeStrs = {"bf16"};
@@ -132,7 +132,9 @@ static void buildLLVMPhase(OpPassManager &manager) {
   manager.addPass(arith::createArithExpandOpsPass());
   manager.addPass(createConvertMathToLLVMPass());
   manager.addPass(createConvertMathToLibmPass());
-  manager.addPass(createConvertVectorToLLVMPass());
+  ConvertVectorToLLVMPassOptions vectors;
+  vectors.x86Vector = true;
+  manager.addPass(createConvertVectorToLLVMPass(vectors));
   manager.addPass(createConvertToLLVMPass());
   manager.addPass(createConvertOpenMPToLLVMPass());
   manager.addPass(createReconcileUnrealizedCastsPass());

@@ -46,6 +46,9 @@ struct TargetInfo {
   /// One instruction adds products of four unsigned and four signed bytes to
   /// each 32-bit lane of a vector of so many bits (x86's vpdpbusd).
   bool hasByteDot(unsigned bits) const;
+  /// One instruction adds products of bf16 pairs to vectors of f32 (x86's
+  /// vdpbf16ps).
+  bool hasBFloat16Dot() const { return hasFeature("avx512bf16"); }
   /// Vectors of f16 can be made, selected and converted. Those of fixed length
   /// always can, if need be an element at a time; a scalable vector cannot be
   /// split so. (bf16 is integers when LLVM sees it.)

@@ -249,7 +249,9 @@ def Buddy_ScheduleAttr : Buddy_Attr<"Schedule", "schedule"> {
     reduction held in a packed panel (a multiple of `vl`); `ku` the unroll of the
     reduction; `dot_m` the largest number of rows computed by vectorizing the reduction
     instead of a parallel dimension, where both operands are contiguous along it; `pack_m`
-    the number of rows from which a panel is packed though it is contiguous.
+    the number of rows from which a panel is packed though it is contiguous. `pairs` (false
+    if it is not there) multiplies bf16 elements of the reduction two at a time by the
+    target's dot product of pairs; `vl` is then that of f32 and `kc` a multiple of 2·`vl`.
 
     ```mlir
     linalg.contract … {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16,
@@ -258,7 +260,7 @@ def Buddy_ScheduleAttr : Buddy_Attr<"Schedule", "schedule"> {
   }];
   let parameters = (ins "int64_t":$mr, "int64_t":$nr, "int64_t":$vl, "bool":$scalable,
                         "int64_t":$mc, "int64_t":$kc, "int64_t":$ku, "int64_t":$dot_m,
-                        "int64_t":$pack_m);
+                        "int64_t":$pack_m, DefaultValuedParameter<"bool", "false">:$pairs);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

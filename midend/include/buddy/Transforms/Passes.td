@@ -174,7 +174,8 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
     parallel over blocks of the result, as its `#buddy.schedule` says. Indexing maps
     decide which dimensions are rows, columns, reduction and batch; edges are handled by
     smaller tiles and masks, so that any size, static or dynamic, 0 included, is right.
-    Sums of f16 and bf16 are kept in f32 and rounded once; a fill with zero right before
+    Sums of f16 and bf16 are kept in f32 and rounded once; bf16 goes by pairs into dot
+    product instructions if the schedule has `pairs`; a fill with zero right before
     the op is replaced by sums that start from zero. An op without a schedule is left alone.
 
     ```mlir
@@ -191,7 +192,7 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
   let dependentDialects = [
     "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
     "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
-    "::mlir::affine::AffineDialect"];
+    "::mlir::affine::AffineDialect", "::mlir::x86vector::X86VectorDialect"];
 }
 
 def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
@@ -276,7 +277,8 @@ def ExpandBFloat16 : Pass<"buddy-expand-bf16", "::mlir::ModuleOp"> {
     Conversions become shifts and integer rounding (to nearest, ties to even; a NaN
     stays one); loads, stores, selects and constants move integers. From and to f64 by
     way of f32. What computes in bf16 is an error: `arith-emulate-unsupported-floats`
-    and `math-extend-to-supported-types` go first.
+    and `math-extend-to-supported-types` go first. `x86vector.avx512.dot`, which is an
+    instruction, keeps bf16 operands, made from the integers.
 
     ```mlir
     %0 = vector.load %m[%i] : memref<?xbf16>, vector<8xbf16>
@@ -288,7 +290,8 @@ def ExpandBFloat16 : Pass<"buddy-expand-bf16", "::mlir::ModuleOp"> {
     %3 = arith.bitcast %2 : vector<8xi32> to vector<8xf32>
     ```
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::vector::VectorDialect"];
 }
 
 def PlanMemory : Pass<"buddy-plan-memory", "::mlir::ModuleOp"> {

@@ -21,6 +21,14 @@ bool Contraction::Operand::isContiguousAlong(unsigned dim) const {
   return p && strides[*p] == 1;
 }
 
+bool Contraction::multipliesBFloat16() const {
+  auto isExact = [](const Operand &operand) {
+    return operand.elementType().isBF16() &&
+           llvm::all_of(operand.casts, llvm::IsaPred<arith::ExtFOp>);
+  };
+  return accumulator.isF32() && isExact(a) && isExact(b);
+}
+
 /// Strides of a memref, or of a tensor as if laid out row-major.
 static std::optional<SmallVector<int64_t>> getStrides(Type type) {
   if (auto memref = dyn_cast<MemRefType>(type)) {

@@ -49,6 +49,9 @@ struct Contraction {
   mlir::Type accumulator;
 
   int64_t staticRows() const { return row ? sizes[*row] : 1; }
+  /// Both factors are bf16 as they lie in memory and sums are f32, as dot
+  /// products of bf16 pairs want it.
+  bool multipliesBFloat16() const;
 
   /// Nothing if the op is no contraction, has no column dimension (a dot
   /// product), or its body is not `c + cast(a) * cast(b)` on floats or integers

@@ -45,7 +45,7 @@ void ContractionEmitter::emitDotProduct() {
                         });
           });
         };
-        forOuterReductions([&](Value isFirst) {
+        forOuterReductions([&](Value isFirst, Value) {
           if (fromZero && !isFirst)
             isFirst = arith::ConstantIntOp::create(b, b.getI1Type(), 1);
           if (!fromZero)
@@ -61,6 +61,7 @@ void ContractionEmitter::emitDotProduct() {
 void ContractionEmitter::emitDotTile(Value row, int64_t rows, Value col,
                                      int64_t cols, Value isFirst) {
   VectorType type = vectorType(c.accumulator);
+  Value length = factorLength();
   // One step of `unroll` vectors along the reduction, each with sums of its
   // own so that enough multiply-adds are in flight.
   int64_t unroll = rows * cols >= 8 ? 1 : rows * cols >= 4 ? 2 : 4;
@@ -68,25 +69,25 @@ void ContractionEmitter::emitDotTile(Value row, int64_t rows, Value col,
   auto step = [&](Value k, Value mask, MutableArrayRef<Value> sums) {
     Values factors;
     for (int64_t i = 0; i < rows; ++i)
-      factors.push_back(loadVector(
+      factors.push_back(loadFactors(
           c.a, indices(c.a, add(row, constant(i)), Value(), k), mask));
     for (int64_t j = 0; j < cols; ++j) {
-      Value v = loadVector(c.b, indices(c.b, Value(), add(col, constant(j)), k),
-                           mask);
+      Value v = loadFactors(
+          c.b, indices(c.b, Value(), add(col, constant(j)), k), mask);
       for (int64_t i = 0; i < rows; ++i) {
         Value &sum = sums[i * cols + j];
         sum = multiplyAdd(factors[i], v, sum);
       }
     }
   };
-  Value stride = mul(constant(unroll), vectorLength);
+  Value stride = mul(constant(unroll), length);
   Value whole = roundDown(sizes[c.red], stride);
   Values sums(unroll * tile, zero(type));
   sums = forLoop(constant(0), whole, stride, sums,
                  [&](Value k, ValueRange carried) {
                    Values next(carried);
                    for (int64_t u = 0; u < unroll; ++u)
-                     step(add(k, mul(constant(u), vectorLength)), Value(),
+                     step(add(k, mul(constant(u), length)), Value(),
                           MutableArrayRef<Value>(next).slice(u * tile, tile));
                    return next;
                  });
@@ -98,16 +99,16 @@ void ContractionEmitter::emitDotTile(Value row, int64_t rows, Value col,
                     : arith::AddIOp::create(b, sums[i], sums[u * tile + i])
                           .getResult();
   sums.resize(tile);
-  sums = forLoop(
-      whole, sizes[c.red], vectorLength, sums,
-      [&](Value k, ValueRange carried) {
-        Values next(carried);
-        Value lanes = minimum(sub(sizes[c.red], k), vectorLength);
-        step(k,
-             vector::CreateMaskOp::create(b, vectorType(b.getI1Type()), lanes),
-             next);
-        return next;
-      });
+  sums = forLoop(whole, sizes[c.red], length, sums,
+                 [&](Value k, ValueRange carried) {
+                   Values next(carried);
+                   Value lanes = minimum(sub(sizes[c.red], k), length);
+                   step(k,
+                        vector::CreateMaskOp::create(
+                            b, factorType().clone(b.getI1Type()), lanes),
+                        next);
+                   return next;
+                 });
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; ++j) {
       Value sum = vector::ReductionOp::create(

@@ -12,7 +12,8 @@ ContractionEmitter::ContractionEmitter(OpBuilder &builder,
                                        Contraction contraction,
                                        ScheduleAttr schedule, bool fromZero)
     : b(contraction.op.getLoc(), builder), c(std::move(contraction)),
-      schedule(schedule), fromZero(fromZero) {
+      schedule(schedule), fromZero(fromZero),
+      unit(schedule.getPairs() && c.multipliesBFloat16() ? 2 : 1) {
   for (Range &range : c.op.createLoopRanges(b, b.getLoc()))
     sizes.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), range.size));
   outer.resize(sizes.size());
@@ -23,7 +24,8 @@ ContractionEmitter::ContractionEmitter(OpBuilder &builder,
   work = constant(2);
   for (Value size : sizes)
     work = mul(work, size);
-  convertsA = c.a.elementType() != c.accumulator;
+  packsA = unit == 1 ? c.a.elementType() != c.accumulator
+                     : !c.a.isContiguousAlong(c.red);
   usesScratch =
       c.c.elementType() != c.accumulator || !c.c.isContiguousAlong(c.col);
 }
@@ -36,9 +38,13 @@ void ContractionEmitter::emit() {
     makeLast(c.c, c.col);
   if (c.a.isContiguousAlong(c.red))
     makeLast(c.a, c.red);
-  // One column is contiguous in any direction, and is no vector.
+  else if (unit > 1 && c.row && c.a.isContiguousAlong(*c.row))
+    makeLast(c.a, *c.row);
+  // One column is contiguous in any direction, and is no vector. Sums of
+  // several reductions would be rounded several times.
   bool dots = schedule.getDotM() > 0 && reductionInBoth &&
-              (!columnsInB || c.sizes[c.col] == 1);
+              (!columnsInB || c.sizes[c.col] == 1) &&
+              (c.outerReductions.empty() || c.c.elementType() == c.accumulator);
   if (columnsInB && !dots)
     makeLast(c.b, c.col);
   else if (c.b.isContiguousAlong(c.red))
@@ -98,6 +104,10 @@ Value ContractionEmitter::roundDown(Value value, Value factor) {
 
 Value ContractionEmitter::lessThan(Value lhs, Value rhs) {
   return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, lhs, rhs);
+}
+
+Value ContractionEmitter::equal(Value lhs, Value rhs) {
+  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq, lhs, rhs);
 }
 
 Value ContractionEmitter::bothOf(Value lhs, Value rhs) {
@@ -167,19 +177,19 @@ void ContractionEmitter::forRowTiles(
 }
 
 void ContractionEmitter::forOuterReductions(
-    llvm::function_ref<void(Value)> body) {
-  std::function<void(unsigned, Value)> nest = [&](unsigned i, Value isFirst) {
-    if (i == c.outerReductions.size())
-      return body(isFirst);
-    unsigned dim = c.outerReductions[i];
-    forLoop(constant(0), sizes[dim], constant(1), [&](Value iv) {
-      outer[dim] = iv;
-      nest(i + 1,
-           bothOf(isFirst, b.createOrFold<arith::CmpIOp>(
-                               arith::CmpIPredicate::eq, iv, constant(0))));
-    });
-  };
-  nest(0, Value());
+    llvm::function_ref<void(Value, Value)> body) {
+  std::function<void(unsigned, Value, Value)> nest =
+      [&](unsigned i, Value isFirst, Value isLast) {
+        if (i == c.outerReductions.size())
+          return body(isFirst, isLast);
+        unsigned dim = c.outerReductions[i];
+        forLoop(constant(0), sizes[dim], constant(1), [&](Value iv) {
+          outer[dim] = iv;
+          nest(i + 1, bothOf(isFirst, equal(iv, constant(0))),
+               bothOf(isLast, equal(iv, sub(sizes[dim], constant(1)))));
+        });
+      };
+  nest(0, Value(), Value());
 }
 
 //===-- Elements
@@ -187,6 +197,12 @@ void ContractionEmitter::forOuterReductions(
 
 VectorType ContractionEmitter::vectorType(Type element) {
   return VectorType::get({schedule.getVl()}, element, {schedule.getScalable()});
+}
+
+VectorType ContractionEmitter::factorType() {
+  if (unit == 1)
+    return vectorType(c.accumulator);
+  return VectorType::get({unit * schedule.getVl()}, packedType());
 }
 
 Value ContractionEmitter::zero(Type type) {
@@ -211,6 +227,8 @@ ContractionEmitter::indices(const Contraction::Operand &operand, Value row,
 
 Value ContractionEmitter::convert(const Contraction::Operand &operand,
                                   Value loaded) {
+  if (unit > 1)
+    return loaded;
   auto like = [&](Type element) -> Type {
     if (auto vector = dyn_cast<VectorType>(loaded.getType()))
       return vector.clone(element);
@@ -231,15 +249,25 @@ Value ContractionEmitter::loadScalar(const Contraction::Operand &operand,
   return convert(operand, memref::LoadOp::create(b, operand.value, at));
 }
 
+Value ContractionEmitter::loadElements(VectorType type, Value from,
+                                       ValueRange at, Value mask) {
+  if (!mask)
+    return vector::LoadOp::create(b, type, from, at);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  return vector::MaskedLoadOp::create(b, type, from, at, mask, zero);
+}
+
 Value ContractionEmitter::loadVector(const Contraction::Operand &operand,
                                      ValueRange at, Value mask) {
-  VectorType type = vectorType(operand.elementType());
-  Value loaded =
-      mask ? vector::MaskedLoadOp::create(b, type, operand.value, at, mask,
-                                          zero(type))
-                 .getResult()
-           : vector::LoadOp::create(b, type, operand.value, at).getResult();
-  return convert(operand, loaded);
+  return convert(operand, loadElements(vectorType(operand.elementType()),
+                                       operand.value, at, mask));
+}
+
+Value ContractionEmitter::loadFactors(const Contraction::Operand &operand,
+                                      ValueRange at, Value mask) {
+  if (unit == 1)
+    return loadVector(operand, at, mask);
+  return loadElements(factorType(), operand.value, at, mask);
 }
 
 Value ContractionEmitter::loadSum(Value row, Value col) {
@@ -261,6 +289,8 @@ Value ContractionEmitter::narrow(Value value) {
 }
 
 Value ContractionEmitter::multiplyAdd(Value lhs, Value rhs, Value sum) {
+  if (unit > 1)
+    return x86vector::DotBF16Op::create(b, sum, lhs, rhs);
   if (isa<FloatType>(c.accumulator))
     return vector::FMAOp::create(b, lhs, rhs, sum);
   return arith::AddIOp::create(b, sum, arith::MulIOp::create(b, lhs, rhs));

@@ -42,6 +42,7 @@ private:
   /// `value` rounded down to a multiple of the positive constant `factor`.
   Value roundDown(Value value, Value factor);
   Value lessThan(Value lhs, Value rhs);
+  Value equal(Value lhs, Value rhs);
   Value bothOf(Value lhs, Value rhs); ///< Null stands for true.
   /// A sequential loop; `body` returns the values carried on.
   Values forLoop(Value lower, Value upper, Value step, ValueRange init,
@@ -60,27 +61,42 @@ private:
   /// emitted.
   void forRowTiles(Value lower, Value upper, int64_t largest, int64_t total,
                    llvm::function_ref<void(Value, int64_t)> body);
-  /// Loops over the outer reductions around `body`. Its argument is true where
-  /// all of them are 0; null if there are none.
-  void forOuterReductions(llvm::function_ref<void(Value)> body);
+  /// Loops over the outer reductions around `body`. Its arguments are true
+  /// where all of them are at their first, or last, iteration; null if there
+  /// are none.
+  void forOuterReductions(llvm::function_ref<void(Value, Value)> body);
 
   mlir::VectorType vectorType(mlir::Type element);
+  /// The right factors of one vector multiply-add: `vl` accumulators, or as
+  /// many pairs of bf16.
+  mlir::VectorType factorType();
+  /// Elements of `factorType` as an index.
+  Value factorLength() { return mul(constant(unit), vectorLength); }
   Value zero(mlir::Type type);
   /// Indices of an operand's element at (row, col, red); outer dimensions are
   /// at their current iteration. Null for a dimension the operand lacks.
   Values indices(const Contraction::Operand &operand, Value row, Value col,
                  Value red);
-  /// Loaded element or vector as accumulator type.
+  /// Loaded element or vector as a factor: of accumulator type, or unchanged
+  /// where pairs are multiplied.
   Value convert(const Contraction::Operand &operand, Value loaded);
   Value loadScalar(const Contraction::Operand &operand, ValueRange at);
-  /// Elements along the operand's last dimension; `mask` may be null.
+  /// A vector of a memref's elements along its last dimension; `mask` may be
+  /// null, and elements that it leaves out are zero.
+  Value loadElements(mlir::VectorType type, Value from, ValueRange at,
+                     Value mask);
+  /// A vector's length of elements along the operand's last dimension; `mask`
+  /// may be null.
   Value loadVector(const Contraction::Operand &operand, ValueRange at,
                    Value mask);
+  /// The same, but all that make a `factorType` if that is the reduction.
+  Value loadFactors(const Contraction::Operand &operand, ValueRange at,
+                    Value mask);
   /// C's element as accumulator.
   Value loadSum(Value row, Value col);
   /// Accumulator type to C's, rounding once.
   Value narrow(Value value);
-  /// sum + lhs * rhs.
+  /// sum + lhs * rhs, or the products of both elements of each pair.
   Value multiplyAdd(Value lhs, Value rhs, Value sum);
   /// Makes the contiguous dimension the last one, as vector ops want it.
   void makeLast(Contraction::Operand &operand, unsigned dim);
@@ -99,8 +115,16 @@ private:
     Value redStart, redCount;
     Value packedB;       ///< Buffer of redCount x width; null: B itself.
     bool masked = false; ///< Loads from B itself are masked.
-    Value isFirst;       ///< C is not read. Null: it always is.
+    /// Nothing was summed before it, nothing will be after it.
+    Value isFirst, isLast;
   };
+  /// One element of A, or a pair, in all lanes of a `factorType`.
+  Value loadRow(const Block &block, Value row, int64_t i, int64_t rows, Value k,
+                bool half);
+  /// The vector of B at `offset` of a panel. `half`: the second of a pair is
+  /// beyond the end and zero.
+  Value loadColumns(const Panel &panel, const Block &block, unsigned j, Value k,
+                    bool half);
   void emitOuterProduct(int64_t rows, int64_t vectors);
   /// A panel of so many vectors may reach beyond the last column.
   bool mayBeEdge(int64_t vectors) const;
@@ -111,25 +135,47 @@ private:
                 int64_t rows);
   Values emitReductionLoop(const Panel &panel, const Block &block, Value row,
                            int64_t rows, Values sums);
+  /// Runs `body(masked)` for panels inside of C and beyond its edge.
+  Values onEdge(const Panel &panel, mlir::TypeRange types,
+                llvm::function_ref<Values(bool)> body);
+  /// A tile's sums from C or to it, converted.
+  Values loadResults(const Panel &panel, const Block &block, Value row,
+                     int64_t rows);
+  void storeResults(const Panel &panel, const Block &block, Value row,
+                    int64_t rows, ValueRange sums);
+  /// A tile's sums from or to the scratch buffer.
   Values loadSums(const Panel &panel, const Block &block, Value row,
-                  int64_t rows, bool masked);
+                  int64_t rows);
   void storeSums(const Panel &panel, const Block &block, Value row,
-                 int64_t rows, ValueRange sums, bool masked);
+                 int64_t rows, ValueRange sums);
+  Value scratchIndex(const Panel &panel, const Block &block, Value row,
+                     Value offset);
 
   //===-- Packing.cpp -----------------------------------------------------===//
-  Value stackBuffer(int64_t elements);
-  /// B[redStart.., panel] to a buffer as accumulators, row by row.
+  Value stackBuffer(int64_t elements, mlir::Type element);
+  /// Type of the elements of packed operands.
+  mlir::Type packedType();
+  /// Where a buffer with `width` factors a row has that of reduction element
+  /// `k`: rows of factors, or of pairs of them.
+  Value packedIndex(Value k, Value width, Value n);
+  /// B[redStart.., panel] to a buffer as factors, row by row.
   void packB(const Panel &panel, const Block &block);
   void packContiguous(const Panel &panel, const Block &block, bool masked);
   void packTransposed(const Panel &panel, const Block &block);
   void packByScatter(const Panel &panel, const Block &block);
   void packByElement(const Panel &panel, const Block &block);
+  /// Runs `body` on the second of a last pair if that is beyond the end.
+  void forOddEnd(const Block &block, llvm::function_ref<void(Value)> body);
   Values transpose(Values rows);
   /// A[row.., redStart..] to `packedA` as accumulators, row by row.
   void packA(const Block &block, Value row, int64_t rows);
-  /// C[firstRow..end, panel] to or from `scratchC`.
-  void readScratch(const Panel &panel, Value firstRow, Value end);
-  void writeScratch(const Panel &panel, Value firstRow, Value end);
+  /// The same as pairs, column by column.
+  void packPairsOfA(const Block &block, Value row, int64_t rows);
+  /// A tile of C, element by element, to or from the scratch buffer.
+  void readScratch(const Panel &panel, const Block &block, Value row,
+                   int64_t rows);
+  void writeScratch(const Panel &panel, const Block &block, Value row,
+                    int64_t rows);
 
   //===-- DotProduct.cpp --------------------------------------------------===//
   void emitDotProduct();
@@ -140,6 +186,7 @@ private:
   Contraction c;
   ScheduleAttr schedule;
   bool fromZero;
+  int64_t unit;       ///< Elements of the reduction in a multiply-add: 1 or 2.
   Values sizes;       ///< Of each loop dimension.
   Values outer;       ///< Current iteration of each outer loop dimension.
   Value rowCount;     ///< Size of the row dimension, or 1.
@@ -147,11 +194,14 @@ private:
   Value work;         ///< Scalar operations of the whole contraction.
   /// Elements that are narrower than accumulators are converted once a tile,
   /// not once a use: a scalar conversion costs as much as the multiply-adds.
-  bool convertsA = false;
-  /// Results go through a scratch buffer of accumulators: those that are
-  /// rounded, so that it happens once, and those not contiguous along columns.
+  /// Pairs that are not contiguous are put together once a tile.
+  bool packsA = false;
+  /// Between blocks of the reduction, sums are kept in a scratch buffer of
+  /// accumulators instead of C: those that are rounded, so that it happens
+  /// once, and those not contiguous along columns.
   bool usesScratch = false;
-  Value packedA, scratchC; ///< Buffers of the current task.
+  Value packedA, scratchC;          ///< Buffers of the current task.
+  Value scratchStart, scratchWidth; ///< Columns that scratchC holds.
 };
 
 } // namespace buddy

@@ -23,7 +23,8 @@ static constexpr int64_t kScalableBuffer = 16384;
 /// columns, so many rows of B at a time, and C is read and written again for
 /// each. Otherwise runs are short and far apart, which hardware does not
 /// foresee; software prefetches were measured to help little.
-static constexpr int64_t kStreamedColumns = 4096, kStreamedRows = 8;
+static constexpr int64_t kStreamedColumns = 4096, kStreamedRows = 8,
+                         kStreamedPanels = 16;
 
 bool ContractionEmitter::mayBeEdge(int64_t vectors) const {
   int64_t columns = c.sizes[c.col];
@@ -75,14 +76,18 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
     if (usesScratch)
       mc = minimum(mc, fitting);
   }
-  if (thin && !usesScratch) {
+  if (thin && !scalable) {
     Value streams = lessThan(constant(kStreamedColumns - 1), sizes[c.col]);
     auto either = [&](Value yes, Value no) {
       return b.createOrFold<arith::SelectOp>(streams, yes, no);
     };
     kc = either(constant(kStreamedRows), kc);
-    taskWidth = either(constant(16 * staticWidth), width);
+    taskWidth = either(constant(kStreamedPanels * staticWidth), width);
   }
+  // The whole reduction is one block: sums are never kept outside registers.
+  bool oneBlock = !thin && !scalable && c.outerReductions.empty() &&
+                  !ShapedType::isDynamic(c.sizes[c.red]) &&
+                  c.sizes[c.red] <= schedule.getKc();
   Values lower, upper, steps;
   for (unsigned dim : c.outerParallel) {
     lower.push_back(constant(0));
@@ -101,28 +106,39 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
         Value firstRow = ivs[ivs.size() - 2], firstCol = ivs.back();
         Value endRow = minimum(rowCount, add(firstRow, mc));
         Value endCol = minimum(sizes[c.col], add(firstCol, taskWidth));
-        auto buffer = [&](int64_t count) {
-          return stackBuffer(scalable ? kScalableBuffer : count * staticWidth);
+        auto buffer = [&](int64_t count, Type element) {
+          return stackBuffer(scalable ? kScalableBuffer : count * staticWidth,
+                             element);
         };
         bool mayPack = !thin && (alwaysPacks || mayBeEdge(vectors) ||
                                  packsKnown.value_or(1) != 0);
-        Value packedB = mayPack ? buffer(schedule.getKc()) : Value();
-        packedA = convertsA ? stackBuffer(rows * schedule.getKc()) : Value();
-        scratchC = usesScratch ? buffer(thin ? 1 : schedule.getMc()) : Value();
-        if (usesScratch)
-          readScratch(makePanel(firstCol, width, vectors), firstRow, endRow);
+        Value packedB =
+            mayPack ? buffer(schedule.getKc(), packedType()) : Value();
+        packedA = packsA ? stackBuffer(rows * schedule.getKc(), packedType())
+                         : Value();
+        scratchC = Value();
+        if (usesScratch && !(oneBlock && c.c.isContiguousAlong(c.col)))
+          scratchC =
+              buffer(thin ? kStreamedPanels : schedule.getMc(), c.accumulator);
+        scratchStart = firstCol;
+        scratchWidth = taskWidth;
 
-        forOuterReductions([&](Value isFirstOuter) {
+        forOuterReductions([&](Value isFirstOuter, Value isLastOuter) {
           forLoop(constant(0), sizes[c.red], kc, [&](Value redStart) {
             Block block;
             block.firstRow = firstRow;
             block.redStart = redStart;
             block.redCount = minimum(kc, sub(sizes[c.red], redStart));
-            if (fromZero && !usesScratch)
+            if (oneBlock) {
+              block.isFirst = block.isLast =
+                  arith::ConstantIntOp::create(b, b.getI1Type(), 1);
+            } else {
               block.isFirst =
-                  bothOf(isFirstOuter,
-                         b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq,
-                                                       redStart, constant(0)));
+                  bothOf(isFirstOuter, equal(redStart, constant(0)));
+              block.isLast =
+                  bothOf(isLastOuter,
+                         equal(add(redStart, block.redCount), sizes[c.red]));
+            }
             forLoop(firstCol, endCol, width, [&](Value col) {
               Panel panel = makePanel(col, width, vectors);
               auto packed = [&] {
@@ -151,8 +167,6 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
             });
           });
         });
-        if (usesScratch)
-          writeScratch(makePanel(firstCol, width, vectors), firstRow, endRow);
       });
 }
 
@@ -168,133 +182,209 @@ void ContractionEmitter::emitTiles(const Panel &panel, const Block &block,
   });
 }
 
+SmallVector<Value>
+ContractionEmitter::onEdge(const Panel &panel, TypeRange types,
+                           llvm::function_ref<Values(bool)> body) {
+  if (!panel.isEdge)
+    return body(/*masked=*/false);
+  return ifElse(
+      panel.isEdge, types, [&] { return body(/*masked=*/true); },
+      [&] { return body(/*masked=*/false); });
+}
+
 void ContractionEmitter::emitTile(const Panel &panel, const Block &block,
                                   Value row, int64_t rows) {
-  if (convertsA)
-    packA(block, row, rows);
-  // Scratch has room for all columns, so that only C itself needs masks.
-  Value isEdge = usesScratch ? Value() : panel.isEdge;
+  if (packsA)
+    unit == 1 ? packA(block, row, rows) : packPairsOfA(block, row, rows);
   SmallVector<Type> types(rows * panel.offsets.size(),
                           vectorType(c.accumulator));
-  auto load = [&]() -> Values {
-    if (!isEdge)
-      return loadSums(panel, block, row, rows, /*masked=*/false);
-    return ifElse(
-        isEdge, types,
-        [&] { return loadSums(panel, block, row, rows, /*masked=*/true); },
-        [&] { return loadSums(panel, block, row, rows, /*masked=*/false); });
+  auto before = [&]() -> Values {
+    if (fromZero)
+      return Values(types.size(), zero(types.front()));
+    return loadResults(panel, block, row, rows);
   };
-  Values sums =
-      block.isFirst
-          ? ifElse(
-                block.isFirst, types,
-                [&] { return Values(types.size(), zero(types.front())); }, load)
-          : load();
+  Values sums;
+  if (usesScratch)
+    sums = ifElse(block.isFirst, types, before,
+                  [&] { return loadSums(panel, block, row, rows); });
+  else if (fromZero)
+    sums = ifElse(block.isFirst, types, before,
+                  [&] { return loadResults(panel, block, row, rows); });
+  else
+    sums = before();
   sums = emitReductionLoop(panel, block, row, rows, sums);
-  if (!isEdge)
-    return storeSums(panel, block, row, rows, sums, /*masked=*/false);
+  if (!usesScratch)
+    return storeResults(panel, block, row, rows, sums);
   ifElse(
-      isEdge,
-      [&] { storeSums(panel, block, row, rows, sums, /*masked=*/true); },
-      [&] { storeSums(panel, block, row, rows, sums, /*masked=*/false); });
+      block.isLast, [&] { storeResults(panel, block, row, rows, sums); },
+      [&] { storeSums(panel, block, row, rows, sums); });
+}
+
+Value ContractionEmitter::loadRow(const Block &block, Value row, int64_t i,
+                                  int64_t rows, Value k, bool half) {
+  Values at =
+      indices(c.a, add(row, constant(i)), Value(), add(block.redStart, k));
+  if (unit == 1) {
+    Value factor = packsA
+                       ? memref::LoadOp::create(
+                             b, packedA,
+                             ValueRange{add(constant(i * schedule.getKc()), k)})
+                             .getResult()
+                       : loadScalar(c.a, at);
+    return vector::BroadcastOp::create(b, factorType(), factor);
+  }
+  // A pair is one word for the broadcast.
+  VectorType pair = VectorType::get({unit}, packedType());
+  Value factor;
+  if (packsA)
+    factor = vector::LoadOp::create(
+        b, pair, packedA,
+        ValueRange{add(mul(k, constant(rows)), constant(unit * i))});
+  else if (half)
+    factor = vector::FromElementsOp::create(
+        b, pair, ValueRange{loadScalar(c.a, at), zero(packedType())});
+  else
+    factor = vector::LoadOp::create(b, pair, c.a.value, at);
+  Type word = b.getI32Type();
+  factor = vector::BitCastOp::create(b, VectorType::get({1}, word), factor);
+  factor = vector::BroadcastOp::create(
+      b, vectorType(word), vector::ExtractOp::create(b, factor, int64_t(0)));
+  return vector::BitCastOp::create(b, factorType(), factor);
+}
+
+Value ContractionEmitter::loadColumns(const Panel &panel, const Block &block,
+                                      unsigned j, Value k, bool half) {
+  Value offset = panel.offsets[j];
+  if (block.packedB)
+    return vector::LoadOp::create(
+        b, factorType(), block.packedB,
+        ValueRange{add(mul(k, panel.width), mul(offset, constant(unit)))});
+  auto load = [&](Value red) {
+    return loadVector(c.b,
+                      indices(c.b, Value(), add(panel.start, offset),
+                              add(block.redStart, red)),
+                      block.masked ? panel.masks[j] : Value());
+  };
+  if (unit == 1)
+    return load(k);
+  Value first = load(k);
+  return vector::InterleaveOp::create(
+      b, first, half ? zero(first.getType()) : load(add(k, constant(1))));
 }
 
 SmallVector<Value>
 ContractionEmitter::emitReductionLoop(const Panel &panel, const Block &block,
                                       Value row, int64_t rows, Values sums) {
-  auto step = [&](Value k, Values &sums) {
+  auto step = [&](Value k, bool half, Values &sums) {
     Values columns;
-    for (auto [j, offset] : llvm::enumerate(panel.offsets)) {
-      if (block.packedB)
-        columns.push_back(vector::LoadOp::create(
-            b, vectorType(c.accumulator), block.packedB,
-            ValueRange{add(mul(k, panel.width), offset)}));
-      else
-        columns.push_back(
-            loadVector(c.b,
-                       indices(c.b, Value(), add(panel.start, offset),
-                               add(block.redStart, k)),
-                       block.masked ? panel.masks[j] : Value()));
-    }
+    for (unsigned j = 0; j < panel.offsets.size(); ++j)
+      columns.push_back(loadColumns(panel, block, j, k, half));
     for (int64_t i = 0; i < rows; ++i) {
-      Value factor;
-      if (convertsA)
-        factor = memref::LoadOp::create(
-            b, packedA, ValueRange{add(constant(i * schedule.getKc()), k)});
-      else
-        factor = loadScalar(c.a, indices(c.a, add(row, constant(i)), Value(),
-                                         add(block.redStart, k)));
-      Value broadcast =
-          vector::BroadcastOp::create(b, vectorType(c.accumulator), factor);
+      Value factor = loadRow(block, row, i, rows, k, half);
       for (auto [j, column] : llvm::enumerate(columns)) {
         Value &sum = sums[i * columns.size() + j];
-        sum = multiplyAdd(broadcast, column, sum);
+        sum = multiplyAdd(factor, column, sum);
       }
     }
   };
+  auto loop = [&](Value from, Value to, int64_t count, bool half) {
+    sums = forLoop(from, to, constant(count * unit), sums,
+                   [&](Value k, ValueRange carried) {
+                     Values next(carried);
+                     for (int64_t u = 0; u < count; ++u)
+                       step(add(k, constant(u * unit)), half, next);
+                     return next;
+                   });
+  };
+  // The reduction and its blocks are multiples of `elements`.
+  auto evenly = [&](int64_t elements) {
+    return !ShapedType::isDynamic(c.sizes[c.red]) &&
+           c.sizes[c.red] % elements == 0 && schedule.getKc() % elements == 0 &&
+           !schedule.getScalable();
+  };
   int64_t unroll = schedule.getKu();
-  Value unrolledEnd = roundDown(block.redCount, constant(unroll));
-  sums = forLoop(constant(0), unrolledEnd, constant(unroll), sums,
-                 [&](Value k, ValueRange carried) {
-                   Values next(carried);
-                   for (int64_t u = 0; u < unroll; ++u)
-                     step(add(k, constant(u)), next);
-                   return next;
-                 });
-  bool evenly = !ShapedType::isDynamic(c.sizes[c.red]) &&
-                c.sizes[c.red] % unroll == 0 &&
-                schedule.getKc() % unroll == 0 && !schedule.getScalable();
-  if (unroll == 1 || evenly)
-    return sums;
-  return forLoop(unrolledEnd, block.redCount, constant(1), sums,
-                 [&](Value k, ValueRange carried) {
-                   Values next(carried);
-                   step(k, next);
-                   return next;
-                 });
+  Value unrolled = roundDown(block.redCount, constant(unroll * unit));
+  loop(constant(0), unrolled, unroll, /*half=*/false);
+  Value whole = roundDown(block.redCount, constant(unit));
+  if (unroll > 1 && !evenly(unroll * unit))
+    loop(unrolled, whole, 1, /*half=*/false);
+  if (unit > 1 && !evenly(unit))
+    loop(whole, block.redCount, 1, /*half=*/true);
+  return sums;
+}
+
+Value ContractionEmitter::scratchIndex(const Panel &panel, const Block &block,
+                                       Value row, Value offset) {
+  return add(mul(sub(row, block.firstRow), scratchWidth),
+             add(sub(panel.start, scratchStart), offset));
 }
 
 SmallVector<Value> ContractionEmitter::loadSums(const Panel &panel,
                                                 const Block &block, Value row,
-                                                int64_t rows, bool masked) {
+                                                int64_t rows) {
   Values sums;
-  VectorType type = vectorType(c.accumulator);
-  for (int64_t i = 0; i < rows; ++i) {
-    Value r = add(row, constant(i));
-    for (auto [j, offset] : llvm::enumerate(panel.offsets)) {
-      if (usesScratch) {
-        Value at = add(mul(sub(r, block.firstRow), panel.width), offset);
-        sums.push_back(vector::LoadOp::create(b, type, scratchC, at));
-        continue;
-      }
-      Values at = indices(c.c, r, add(panel.start, offset), Value());
-      sums.push_back(
-          masked ? vector::MaskedLoadOp::create(b, type, c.c.value, at,
-                                                panel.masks[j], zero(type))
-                       .getResult()
-                 : vector::LoadOp::create(b, type, c.c.value, at).getResult());
-    }
-  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (Value offset : panel.offsets)
+      sums.push_back(vector::LoadOp::create(
+          b, vectorType(c.accumulator), scratchC,
+          scratchIndex(panel, block, add(row, constant(i)), offset)));
   return sums;
 }
 
 void ContractionEmitter::storeSums(const Panel &panel, const Block &block,
-                                   Value row, int64_t rows, ValueRange sums,
-                                   bool masked) {
-  for (int64_t i = 0; i < rows; ++i) {
-    Value r = add(row, constant(i));
-    for (auto [j, offset] : llvm::enumerate(panel.offsets)) {
-      Value sum = sums[i * panel.offsets.size() + j];
-      if (usesScratch) {
-        Value at = add(mul(sub(r, block.firstRow), panel.width), offset);
-        vector::StoreOp::create(b, sum, scratchC, at);
-        continue;
-      }
-      Values at = indices(c.c, r, add(panel.start, offset), Value());
-      if (masked)
-        vector::MaskedStoreOp::create(b, c.c.value, at, panel.masks[j], sum);
-      else
-        vector::StoreOp::create(b, sum, c.c.value, at);
-    }
+                                   Value row, int64_t rows, ValueRange sums) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (auto [j, offset] : llvm::enumerate(panel.offsets))
+      vector::StoreOp::create(
+          b, sums[i * panel.offsets.size() + j], scratchC,
+          scratchIndex(panel, block, add(row, constant(i)), offset));
+}
+
+SmallVector<Value> ContractionEmitter::loadResults(const Panel &panel,
+                                                   const Block &block,
+                                                   Value row, int64_t rows) {
+  if (!c.c.isContiguousAlong(c.col)) {
+    readScratch(panel, block, row, rows);
+    return loadSums(panel, block, row, rows);
   }
+  VectorType type = vectorType(c.c.elementType()),
+             wide = vectorType(c.accumulator);
+  SmallVector<Type> types(rows * panel.offsets.size(), wide);
+  return onEdge(panel, types, [&](bool masked) {
+    Values sums;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (auto [j, offset] : llvm::enumerate(panel.offsets)) {
+        Values at = indices(c.c, add(row, constant(i)),
+                            add(panel.start, offset), Value());
+        Value v = loadElements(type, c.c.value, at,
+                               masked ? panel.masks[j] : Value());
+        sums.push_back(
+            type == wide ? v : arith::ExtFOp::create(b, wide, v).getResult());
+      }
+    }
+    return sums;
+  });
+}
+
+void ContractionEmitter::storeResults(const Panel &panel, const Block &block,
+                                      Value row, int64_t rows,
+                                      ValueRange sums) {
+  if (!c.c.isContiguousAlong(c.col)) {
+    storeSums(panel, block, row, rows, sums);
+    return writeScratch(panel, block, row, rows);
+  }
+  onEdge(panel, {}, [&](bool masked) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (auto [j, offset] : llvm::enumerate(panel.offsets)) {
+        Value sum = narrow(sums[i * panel.offsets.size() + j]);
+        Values at = indices(c.c, add(row, constant(i)),
+                            add(panel.start, offset), Value());
+        if (masked)
+          vector::MaskedStoreOp::create(b, c.c.value, at, panel.masks[j], sum);
+        else
+          vector::StoreOp::create(b, sum, c.c.value, at);
+      }
+    }
+    return Values();
+  });
 }

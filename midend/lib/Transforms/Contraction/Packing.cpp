@@ -1,9 +1,10 @@
 //===- Packing.cpp - operands in buffers of a thread ----------------------===//
 //
-// Buffers lie on the stack of the thread that runs a task and hold
-// accumulators, so that elements are converted once and not at every use.
-// Columns beyond the end get copies of the last column or zeros: they are
-// computed and never stored.
+// Buffers lie on the stack of the thread that runs a task and hold factors as
+// the multiply-add takes them, so that elements are converted once and not at
+// every use: accumulators, [k][width], or pairs of bf16, [k / 2][width][2] with
+// zero as the second of an odd last one. Columns beyond the end get copies of
+// the last column or zeros: they are computed and never stored.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +14,18 @@
 using namespace mlir;
 using namespace buddy;
 
-Value ContractionEmitter::stackBuffer(int64_t elements) {
+Type ContractionEmitter::packedType() {
+  return unit == 1 ? c.accumulator : b.getBF16Type();
+}
+
+Value ContractionEmitter::packedIndex(Value k, Value width, Value n) {
+  if (unit == 1)
+    return add(mul(k, width), n);
+  Value second = b.createOrFold<arith::RemUIOp>(k, constant(unit));
+  return add(add(mul(sub(k, second), width), mul(n, constant(unit))), second);
+}
+
+Value ContractionEmitter::stackBuffer(int64_t elements, Type element) {
   // Once a thread, above its loop over tasks: inside the loop it would be
   // allocated in each iteration, and the loop's allocation scope could not be
   // removed.
@@ -21,7 +33,7 @@ Value ContractionEmitter::stackBuffer(int64_t elements) {
   auto parallel =
       b.getInsertionBlock()->getParentOp()->getParentOfType<omp::ParallelOp>();
   b.setInsertionPointToStart(&parallel.getRegion().front());
-  return memref::AllocaOp::create(b, MemRefType::get({elements}, c.accumulator),
+  return memref::AllocaOp::create(b, MemRefType::get({elements}, element),
                                   b.getI64IntegerAttr(64));
 }
 
@@ -49,15 +61,22 @@ void ContractionEmitter::packB(const Panel &panel, const Block &block) {
 
 void ContractionEmitter::packContiguous(const Panel &panel, const Block &block,
                                         bool masked) {
-  forLoop(constant(0), block.redCount, constant(1), [&](Value k) {
+  Block direct = block;
+  direct.packedB = Value();
+  direct.masked = masked;
+  auto step = [&](Value k, bool half) {
     for (auto [j, offset] : llvm::enumerate(panel.offsets)) {
-      Values at = indices(c.b, Value(), add(panel.start, offset),
-                          add(block.redStart, k));
-      Value v = loadVector(c.b, at, masked ? panel.masks[j] : Value());
-      vector::StoreOp::create(b, v, block.packedB,
-                              ValueRange{add(mul(k, panel.width), offset)});
+      Value v = loadColumns(panel, direct, j, k, half);
+      Value at = add(mul(k, panel.width), mul(offset, constant(unit)));
+      vector::StoreOp::create(b, v, block.packedB, at);
     }
-  });
+  };
+  Value whole = roundDown(block.redCount, constant(unit));
+  forLoop(constant(0), whole, constant(unit),
+          [&](Value k) { step(k, /*half=*/false); });
+  if (unit > 1)
+    forLoop(whole, block.redCount, constant(unit),
+            [&](Value k) { step(k, /*half=*/true); });
 }
 
 SmallVector<Value> ContractionEmitter::transpose(Values rows) {
@@ -83,6 +102,9 @@ SmallVector<Value> ContractionEmitter::transpose(Values rows) {
 void ContractionEmitter::packTransposed(const Panel &panel,
                                         const Block &block) {
   int64_t vl = schedule.getVl();
+  // Pairs move as words.
+  VectorType word = vectorType(unit == 1 ? c.accumulator : b.getI32Type());
+  Value length = factorLength();
   Value last = sub(sizes[c.col], constant(1));
   for (Value offset : panel.offsets) {
     Values columns;
@@ -92,24 +114,29 @@ void ContractionEmitter::packTransposed(const Panel &panel,
     }
     auto square = [&](Value k, Value mask) {
       Values rows;
-      for (Value col : columns)
-        rows.push_back(loadVector(
-            c.b, indices(c.b, Value(), col, add(block.redStart, k)), mask));
-      for (auto [i, row] : llvm::enumerate(transpose(rows)))
+      for (Value col : columns) {
+        Value row = loadFactors(
+            c.b, indices(c.b, Value(), col, add(block.redStart, k)), mask);
+        rows.push_back(b.createOrFold<vector::BitCastOp>(word, row));
+      }
+      for (auto [i, row] : llvm::enumerate(transpose(rows))) {
+        Value at = add(mul(add(k, constant(unit * i)), panel.width),
+                       mul(offset, constant(unit)));
         vector::StoreOp::create(
-            b, row, block.packedB,
-            ValueRange{add(mul(add(k, constant(i)), panel.width), offset)});
+            b, b.createOrFold<vector::BitCastOp>(factorType(), row),
+            block.packedB, at);
+      }
     };
-    Value whole = roundDown(block.redCount, constant(vl));
-    forLoop(constant(0), whole, constant(vl),
-            [&](Value k) { square(k, Value()); });
-    if (!ShapedType::isDynamic(c.sizes[c.red]) && c.sizes[c.red] % vl == 0)
+    Value whole = roundDown(block.redCount, length);
+    forLoop(constant(0), whole, length, [&](Value k) { square(k, Value()); });
+    if (!ShapedType::isDynamic(c.sizes[c.red]) &&
+        c.sizes[c.red] % (unit * vl) == 0)
       continue;
-    // kc is a multiple of the vector length: the buffer has room for the
-    // zeros beyond the end.
-    forLoop(whole, block.redCount, constant(vl), [&](Value k) {
-      Value mask = vector::CreateMaskOp::create(b, vectorType(b.getI1Type()),
-                                                sub(block.redCount, k));
+    // kc is a multiple of the length: the buffer has room for the zeros beyond
+    // the end.
+    forLoop(whole, block.redCount, length, [&](Value k) {
+      Value mask = vector::CreateMaskOp::create(
+          b, factorType().clone(b.getI1Type()), sub(block.redCount, k));
       square(k, mask);
     });
   }
@@ -150,9 +177,60 @@ void ContractionEmitter::packByElement(const Panel &panel, const Block &block) {
       Value v =
           loadScalar(c.b, indices(c.b, Value(), col, add(block.redStart, k)));
       memref::StoreOp::create(b, v, block.packedB,
-                              ValueRange{add(mul(k, panel.width), n)});
+                              packedIndex(k, panel.width, n));
     });
   });
+  if (unit > 1)
+    forOddEnd(block, [&](Value k) {
+      forLoop(constant(0), panel.width, constant(1), [&](Value n) {
+        memref::StoreOp::create(b, zero(packedType()), block.packedB,
+                                packedIndex(k, panel.width, n));
+      });
+    });
+}
+
+void ContractionEmitter::forOddEnd(const Block &block,
+                                   llvm::function_ref<void(Value)> body) {
+  forLoop(roundDown(block.redCount, constant(unit)), block.redCount,
+          constant(unit), [&](Value k) { body(add(k, constant(1))); });
+}
+
+void ContractionEmitter::packPairsOfA(const Block &block, Value row,
+                                      int64_t rows) {
+  auto source = [&](int64_t i, Value k) {
+    return indices(c.a, add(row, constant(i)), Value(), add(block.redStart, k));
+  };
+  Value width = constant(rows);
+  // Neighbouring rows by vectors, if that is how A lies.
+  bool together = rows > 1 && c.a.isContiguousAlong(*c.row);
+  VectorType type = VectorType::get({rows}, packedType());
+  auto step = [&](Value k, bool half) {
+    if (together) {
+      Value first = vector::LoadOp::create(b, type, c.a.value, source(0, k));
+      Value second =
+          half ? zero(type)
+               : vector::LoadOp::create(b, type, c.a.value,
+                                        source(0, add(k, constant(1))))
+                     .getResult();
+      vector::StoreOp::create(b, vector::InterleaveOp::create(b, first, second),
+                              packedA, ValueRange{mul(k, width)});
+      return;
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t u = 0; u < unit; ++u) {
+        Value v = half && u > 0
+                      ? zero(packedType())
+                      : loadScalar(c.a, source(i, add(k, constant(u))));
+        Value at = add(mul(k, width), constant(i * unit + u));
+        memref::StoreOp::create(b, v, packedA, at);
+      }
+    }
+  };
+  Value whole = roundDown(block.redCount, constant(unit));
+  forLoop(constant(0), whole, constant(unit),
+          [&](Value k) { step(k, /*half=*/false); });
+  forLoop(whole, block.redCount, constant(unit),
+          [&](Value k) { step(k, /*half=*/true); });
 }
 
 void ContractionEmitter::packA(const Block &block, Value row, int64_t rows) {
@@ -178,29 +256,26 @@ void ContractionEmitter::packA(const Block &block, Value row, int64_t rows) {
   });
 }
 
-void ContractionEmitter::readScratch(const Panel &panel, Value firstRow,
-                                     Value end) {
+void ContractionEmitter::readScratch(const Panel &panel, const Block &block,
+                                     Value row, int64_t rows) {
   Value last = sub(sizes[c.col], constant(1));
-  forLoop(firstRow, end, constant(1), [&](Value row) {
-    Value base = mul(sub(row, firstRow), panel.width);
+  forLoop(row, add(row, constant(rows)), constant(1), [&](Value r) {
     forLoop(constant(0), panel.width, constant(1), [&](Value n) {
-      Value v = zero(c.accumulator);
-      if (!fromZero)
-        v = loadSum(row, minimum(add(panel.start, n), last));
-      memref::StoreOp::create(b, v, scratchC, ValueRange{add(base, n)});
+      Value v = loadSum(r, minimum(add(panel.start, n), last));
+      memref::StoreOp::create(b, v, scratchC, scratchIndex(panel, block, r, n));
     });
   });
 }
 
-void ContractionEmitter::writeScratch(const Panel &panel, Value firstRow,
-                                      Value end) {
+void ContractionEmitter::writeScratch(const Panel &panel, const Block &block,
+                                      Value row, int64_t rows) {
   Value columns = minimum(panel.width, sub(sizes[c.col], panel.start));
-  forLoop(firstRow, end, constant(1), [&](Value row) {
-    Value base = mul(sub(row, firstRow), panel.width);
+  forLoop(row, add(row, constant(rows)), constant(1), [&](Value r) {
     forLoop(constant(0), columns, constant(1), [&](Value n) {
-      Value v = memref::LoadOp::create(b, scratchC, ValueRange{add(base, n)});
+      Value v =
+          memref::LoadOp::create(b, scratchC, scratchIndex(panel, block, r, n));
       memref::StoreOp::create(b, narrow(v), c.c.value,
-                              indices(c.c, row, add(panel.start, n), Value()));
+                              indices(c.c, r, add(panel.start, n), Value()));
     });
   });
 }

@@ -1,8 +1,9 @@
 //===- ExpandBFloat16.cpp - bf16 as the integers of its bits --------------===//
 //
-// Enters: code on memrefs and vectors, arithmetic in f32 already. Leaves: no
-// bf16. LLVM has few instructions for it on most targets and makes calls out
-// of a value that only passes through a register.
+// Enters: code on memrefs and vectors, arithmetic in f32 already but for dot
+// products of pairs, which are an instruction. Leaves: no bf16 but the operands
+// of those. LLVM has few instructions for it on most targets and makes calls
+// out of a value that only passes through a register.
 //
 //===----------------------------------------------------------------------===//
 
@@ -100,6 +101,15 @@ struct ExpandBFloat16 : buddy::impl::ExpandBFloat16Base<ExpandBFloat16> {
         return;
       op->replaceAllUsesWith(op->getOperands());
       op->erase();
+    });
+    module.walk([](x86vector::DotBF16Op op) {
+      OpBuilder b(op);
+      auto restore = [&](Value bits) -> Value {
+        Type type = cast<VectorType>(bits.getType()).clone(b.getBF16Type());
+        return LLVM::BitcastOp::create(b, op.getLoc(), type, bits);
+      };
+      op.getAMutable().assign(restore(op.getA()));
+      op.getBMutable().assign(restore(op.getB()));
     });
   }
 };

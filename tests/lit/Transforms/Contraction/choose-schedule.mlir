@@ -1,5 +1,6 @@
 // RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v4},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=AVX512
 // RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v3},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=AVX2
+// RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=znver4},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=PAIRS
 // RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=rv64gcv},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=RVV
 
 // AVX512-LABEL: func.func @matmul
@@ -19,9 +20,26 @@ func.func @matmul(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>, %c: tensor<?x?xf32>)
 // Half-width sums are kept in single precision, so vectors are as long as those.
 // AVX512-LABEL: func.func @bf16
 // AVX512: linalg.batch_matmul {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16
+// AVX512-NOT: pairs
+// PAIRS-LABEL: func.func @bf16
+// PAIRS: linalg.batch_matmul {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16
+// PAIRS-SAME: kc = 512, {{.*}}, pairs = true>
 func.func @bf16(%a: tensor<?x?x?xbf16>, %b: tensor<?x?x?xbf16>, %c: tensor<?x?x?xbf16>) -> tensor<?x?x?xbf16> {
   %r = linalg.batch_matmul ins(%a, %b : tensor<?x?x?xbf16>, tensor<?x?x?xbf16>) outs(%c : tensor<?x?x?xbf16>) -> tensor<?x?x?xbf16>
   return %r : tensor<?x?x?xbf16>
+}
+
+// -----
+
+// Pairs are multiplied if both factors are bf16 and sums are f32.
+// PAIRS-LABEL: func.func @mixed
+// PAIRS-NOT: pairs = true
+// PAIRS: return
+func.func @mixed(%a: tensor<?x?xf32>, %b: tensor<?x?xbf16>, %h: tensor<?x?xf16>, %d: tensor<?x?xf64>, %c: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf64>) {
+  %0 = linalg.matmul ins(%a, %b : tensor<?x?xf32>, tensor<?x?xbf16>) outs(%c : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %1 = linalg.matmul ins(%h, %h : tensor<?x?xf16>, tensor<?x?xf16>) outs(%c : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %2 = linalg.matmul ins(%b, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%d : tensor<?x?xf64>) -> tensor<?x?xf64>
+  return %0, %1, %2 : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf64>
 }
 
 // -----

@@ -22,3 +22,13 @@
 
 // expected-error @below {{elements}}
 #s = #buddy.schedule<mr = 8, nr = 2, vl = 16, scalable = false, mc = 128, kc = 65536, ku = 4, dot_m = 8, pack_m = 32>
+
+// -----
+
+// expected-error @below {{kc a multiple of 2 * vl for pairs}}
+#s = #buddy.schedule<mr = 8, nr = 2, vl = 16, scalable = false, mc = 128, kc = 272, ku = 4, dot_m = 8, pack_m = 32, pairs = true>
+
+// -----
+
+// expected-error @below {{schedule needs vl of 4, 8 or 16, not scalable}}
+#s = #buddy.schedule<mr = 8, nr = 2, vl = 16, scalable = true, mc = 128, kc = 256, ku = 4, dot_m = 8, pack_m = 32, pairs = true>

@@ -61,11 +61,20 @@ func.func @dot(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %c: memref<?x?xf32>) {
 
 // -----
 
-// A sum of half-width numbers is rounded once.
+// A sum of half-width numbers is rounded once: C is read before the first block
+// of the reduction and written after the last; a buffer has the sums between.
 // CHECK-LABEL: func.func @half
-// CHECK: arith.extf %{{.*}} : vector<4xbf16> to vector<4xf32>
+// CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32xf32>
+// CHECK: scf.if
+// CHECK: vector.maskedload %arg2
+// CHECK-NEXT: arith.extf
+// CHECK: } else {
+// CHECK: vector.load %[[SUMS]]
 // CHECK: vector.fma %{{.*}} : vector<4xf32>
-// CHECK: arith.truncf %{{.*}} : f32 to bf16
+// CHECK: arith.truncf %{{.*}} : vector<4xf32> to vector<4xbf16>
+// CHECK-NEXT: vector.maskedstore %arg2
+// CHECK: vector.store %{{.*}}, %[[SUMS]]
+// CHECK-NOT: memref.store %{{.*}}, %arg2
 #half = #buddy.schedule<mr = 2, nr = 1, vl = 4, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 0, pack_m = 64>
 func.func @half(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %c: memref<?x?xbf16>) {
   linalg.matmul {buddy.schedule = #half} ins(%a, %b : memref<?x?xbf16>, memref<?x?xbf16>) outs(%c : memref<?x?xbf16>)

@@ -20,6 +20,20 @@ func.func @widen(%m: memref<?xbf16>, %mask: vector<4xi1>, %i: index) -> vector<4
 
 // -----
 
+// A dot product of pairs is an instruction and keeps its operands' type.
+// CHECK-LABEL: func.func @dot(
+// CHECK-SAME:    %[[M:.*]]: memref<?xi16>
+// CHECK:         %[[BITS:.*]] = vector.load %[[M]]{{.*}} vector<8xi16>
+// CHECK-DAG:     %[[A:.*]] = llvm.bitcast %[[BITS]] : vector<8xi16> to vector<8xbf16>
+// CHECK:         x86vector.avx512.dot %{{.*}}, %[[A]], %{{.*}} : vector<8xbf16> -> vector<4xf32>
+func.func @dot(%m: memref<?xbf16>, %sum: vector<4xf32>, %i: index) -> vector<4xf32> {
+  %v = vector.load %m[%i] : memref<?xbf16>, vector<8xbf16>
+  %r = x86vector.avx512.dot %sum, %v, %v : vector<8xbf16> -> vector<4xf32>
+  return %r : vector<4xf32>
+}
+
+// -----
+
 // A constant keeps its bits; f64 goes by f32.
 // CHECK-LABEL: func.func @constants(
 // CHECK-SAME:    %[[X:.*]]: f64, %{{.*}}: i1) -> (i16, f64)
