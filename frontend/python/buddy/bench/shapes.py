@@ -40,12 +40,13 @@ def rows(text: str) -> tuple[int, int]:
 
 def attention(text: str) -> tuple[int, int, int, int, int]:
     """HEADS/KVHEADSxDIMxQxKV, as (heads, heads of keys and values, dim, q, kv)."""
-    form = "HEADS/KVHEADSxDIMxQxKV with HEADS a multiple of KVHEADS and Q at most KV"
-    first, slash, rest = text.lower().partition("/")
-    heads = sizes(first, (1,), form)[0] if slash else 0
-    kv_heads, dim, q, kv = sizes(rest, (4,), form) if slash else (1, 0, 0, 0)
-    if not slash or heads % kv_heads or q > kv:
-        raise argparse.ArgumentTypeError(f"'{text}' is no shape; expected {form}")
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)x([0-9]+)x([0-9]+)x([0-9]+)", text.lower())
+    heads, kv_heads, dim, q, kv = (int(part) for part in match.groups()) if match else [0] * 5
+    if min(heads, kv_heads, dim, q) < 1 or heads % kv_heads or q > kv:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no shape; expected HEADS/KVHEADSxDIMxQxKV, each at least 1, "
+            "HEADS a multiple of KVHEADS, Q at most KV"
+        )
     return heads, kv_heads, dim, q, kv
 
 
