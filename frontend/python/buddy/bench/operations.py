@@ -145,6 +145,7 @@ def _gemv(n: int, k: int, dtype: str, packed: bool, settings: Settings) -> Opera
         flops=2 * n * k,
         bytes=size * (n * k + n + k),
         group=dtype,
+        cold=True,
     )
 
     def make() -> dict[str, Call]:

@@ -25,7 +25,9 @@ _SUMS = 12
 _STREAMS = 8
 # A chunk is what a thread takes at a time.
 _CHUNKS_A_THREAD = 4
-_ROUNDS = 15
+# Short and many, so that a busy machine leaves a few of them alone.
+_ROUNDS = 40
+_SAMPLE_SECONDS = 0.005
 
 _ENTRY = """
 func.func @{name}({arguments}, %chunks: i64 {{buddy.kind = "size", buddy.name = "chunks",
@@ -124,8 +126,8 @@ def read_module(length: int) -> str:
 class Peaks:
     """The peaks of `threads` threads; measured once, when first asked for."""
 
-    def __init__(self, threads: int, seconds: float = 0.02) -> None:
-        self._threads, self._seconds = threads, seconds
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
         self._target = compiler.target_info("native")
         self._length = max(self._target.vector_bits // 32, 1)
         self._fma: dict[bool, float] = {}
@@ -157,14 +159,14 @@ class Peaks:
         return _best_rate(
             lambda steps: entry((x, chunks, steps, out), (chunks,), self._threads, BLOCK_TIME_MS),
             per_step,
-            self._seconds,
         )
 
     def _measure_read(self) -> float:
         chunks = self._threads * _CHUNKS_A_THREAD
         # Much more than the caches hold, each stream a whole number of vectors.
         size = max(4 * self.cache_bytes, 128 << 20)
-        steps = size // (chunks * _STREAMS * self._length * 4)
+        # Odd, or the streams would be a power of two apart and share the caches' sets.
+        steps = size // (chunks * _STREAMS * self._length * 4) | 1
         width = steps * self._length
         signature: list[Any] = [([-1, _STREAMS, -1], [-1, -1, 1]), None, None,
                                 ([-1, self._length], [self._length, 1])]  # fmt: skip
@@ -177,10 +179,10 @@ class Peaks:
         return x.numel() * 4 / min(_seconds(run) for _ in range(_ROUNDS))
 
 
-def _best_rate(run: Callable[[int], object], per_step: int, seconds: float) -> float:
+def _best_rate(run: Callable[[int], object], per_step: int) -> float:
     """Steps a second times `per_step`, of the fastest run: a roof is what was reached once."""
     steps = 1000
-    while _seconds(partial(run, steps)) < seconds / 2:
+    while _seconds(partial(run, steps)) < _SAMPLE_SECONDS / 2:
         steps *= 4
     return steps * per_step / min(_seconds(partial(run, steps)) for _ in range(_ROUNDS))
 
