@@ -15,6 +15,7 @@ import os
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -299,8 +300,10 @@ def table(record: Mapping[str, Any]) -> str:
     if any(case["in_cache"] for case in cases):
         lines.append("* fits the last cache: memory is no limit")
     means = record["geomean"]
+    counts = Counter(case["group"] for case in cases)
     for group, mean in means.items():
-        if mean is not None and (group == "all" or len(means) > 2):
+        # What would only repeat a row or the line before says nothing.
+        if mean is not None and (group == "all" or 1 < counts[group] < len(cases)):
             lines.append(f"geomean of the ratios, {group}: {mean:.3f} (> 1: buddy is faster)")
     return "\n".join(lines)
 

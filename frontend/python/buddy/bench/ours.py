@@ -19,7 +19,7 @@ from buddy.aot.errors import BundleError
 from buddy.aot.export import ignore_torchs_own_warnings
 from buddy.backend import CompileError, Options, buddy_backend, cache
 from buddy.backend.call import BLOCK_TIME_MS
-from buddy.backend.library import _OPT_LEVEL, build_id, check_target, compiler, load
+from buddy.backend.library import build_id, check_target, compiler, load
 from buddy.bench.harness import Call
 from buddy.importer import UnsupportedOpsError, import_exported_program
 
@@ -154,7 +154,7 @@ def load_text(text: str, symbol: str, signature: Sequence[Any]) -> Any:
     def build(output: Path) -> None:
         module = compiler().Module(text.encode())
         module.pipeline("target=native")
-        module.compile(str(output), shared=True, opt_level=_OPT_LEVEL)
+        module.compile(str(output), shared=True)
 
     with cache.library(key, build, rebuild=False) as path:
         return compiler().Callable(str(path), symbol, list(signature))
