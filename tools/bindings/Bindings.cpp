@@ -219,7 +219,9 @@ PYBIND11_MODULE(_buddy, m) {
       .def_readonly("triple", &buddy::TargetInfo::triple)
       .def_readonly("cpu", &buddy::TargetInfo::cpu)
       .def_readonly("features", &buddy::TargetInfo::features)
-      .def_readonly("openmp", &buddy::TargetInfo::openmp);
+      .def_readonly("openmp", &buddy::TargetInfo::openmp)
+      .def_readonly("vector_bits", &buddy::TargetInfo::vectorBits)
+      .def_readonly("l3_bytes", &buddy::TargetInfo::l3Bytes);
   m.def("target_info", [](const std::string &name) {
     return unwrap(buddy::getTargetInfo(name));
   });

@@ -5,6 +5,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/SubtargetFeature.h"
 #include "llvm/TargetParser/Triple.h"
@@ -39,9 +40,32 @@ bool TargetInfo::hasFloat16Conversion() const {
   return isRISCV() && (hasFeature("zvfh") || hasFeature("zvfhmin"));
 }
 
+/// Bytes of a level's cache for data as the kernel lists them for the first
+/// core, 0 where it does not.
+static uint64_t listedCacheBytes(llvm::StringRef level) {
+  for (int index = 0;; ++index) {
+    std::string folder =
+        "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index);
+    auto read = [&](const char *name) {
+      auto text = llvm::MemoryBuffer::getFileAsStream(folder + name);
+      return text ? (*text)->getBuffer().trim().str() : std::string();
+    };
+    std::string found = read("/level");
+    if (found.empty())
+      return 0;
+    uint64_t kilobytes;
+    if (found == level && read("/type") != "Instruction" &&
+        !llvm::StringRef(read("/size")).consumeInteger(10, kilobytes))
+      return kilobytes << 10;
+  }
+}
+
 /// Cache size of the machine this runs on, or the default where the system
-/// does not tell.
-static uint64_t cacheBytes(int name, uint64_t fallback) {
+/// does not tell. The C library is asked second: it counts the third level of
+/// all of an AMD package's core groups, though a core has that of its own.
+static uint64_t cacheBytes(llvm::StringRef level, int name, uint64_t fallback) {
+  if (uint64_t listed = listedCacheBytes(level))
+    return listed;
   long bytes = sysconf(name);
   return bytes > 0 ? uint64_t(bytes) : fallback;
 }
@@ -71,9 +95,9 @@ static TargetInfo nativeTarget() {
     t.vectorBits = 64;
     t.vectorRegisters = 32;
   }
-  t.l1Bytes = cacheBytes(_SC_LEVEL1_DCACHE_SIZE, t.l1Bytes);
-  t.l2Bytes = cacheBytes(_SC_LEVEL2_CACHE_SIZE, t.l2Bytes);
-  t.l3Bytes = cacheBytes(_SC_LEVEL3_CACHE_SIZE, t.l3Bytes);
+  t.l1Bytes = cacheBytes("1", _SC_LEVEL1_DCACHE_SIZE, t.l1Bytes);
+  t.l2Bytes = cacheBytes("2", _SC_LEVEL2_CACHE_SIZE, t.l2Bytes);
+  t.l3Bytes = cacheBytes("3", _SC_LEVEL3_CACHE_SIZE, t.l3Bytes);
   return t;
 }
 

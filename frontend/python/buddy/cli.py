@@ -17,6 +17,8 @@ from typing import NoReturn
 
 from buddy import __version__
 from buddy.aot.errors import BundleError
+from buddy.bench import command as bench
+from buddy.bench.shapes import positive
 
 PHASES = ("import", "graph", "kernel", "llvm")
 
@@ -96,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "of weights (also of a factory's module), or the blocks that the GGUF file has",
     )
     _add_compile_options(build)
-    build.add_argument("--threads", type=_positive, help="threads of the build itself")
+    build.add_argument("--threads", type=positive, help="threads of the build itself")
     build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)
     build.add_argument(
         "--stop-after",
@@ -121,17 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_compile_options(explain)
     explain.set_defaults(function=_explain)
 
-    bench = commands.add_parser("bench", help="measure against other implementations")
-    subjects = bench.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
-    llm = subjects.add_parser("llm", help="prefill and decode of a LLaMA")
-    llm.add_argument("model", metavar="MODEL", help="the GGUF file or directory built from")
-    llm.add_argument("bundle", metavar="DIR", type=Path, help="its bundle")
-    llm.add_argument("--threads", type=_positive, default=1)
-    llm.add_argument("--prompt", type=_positive, default=128, help="tokens (default 128)")
-    llm.add_argument("--decode", type=_positive, default=128, help="tokens (default 128)")
-    llm.add_argument("--rounds", type=_positive, default=5)
-    llm.add_argument("--json", action="store_true", help="print one JSON object")
-    llm.set_defaults(function=_bench_llm)
+    bench.add(commands)
     return parser
 
 
@@ -141,13 +133,6 @@ def _add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dump-phases-to", metavar="DIR", type=Path, help="write the module after each phase"
     )
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return value
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -186,20 +171,6 @@ def _explain(args: argparse.Namespace) -> None:
     from buddy.aot.explain import explain
 
     print(explain(args.model, args.target, args.primary_dialect, args.dump_phases_to))
-
-
-def _bench_llm(args: argparse.Namespace) -> None:
-    from buddy.bench.llm import bench
-
-    bench(
-        args.model,
-        args.bundle,
-        threads=args.threads,
-        prompt=args.prompt,
-        decode=args.decode,
-        rounds=args.rounds,
-        as_json=args.json,
-    )
 
 
 if __name__ == "__main__":

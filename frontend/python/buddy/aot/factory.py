@@ -33,19 +33,9 @@ class FactorySource:
         if dtype == KEEP:
             raise BundleError(f"{name}: --dtype keep is for GGUF files; choose another")
         self._dtype = dtype
-        made = _call(name)
-        if not isinstance(made, tuple) or len(made) not in (2, 3):
-            raise BundleError(
-                f"{name}: expected (module, example_inputs[, dynamic_shapes]), got {_kind(made)}"
-            )
-        module, inputs = made[:2]
-        if not isinstance(module, torch.nn.Module):
-            raise BundleError(f"{name}: the first value is {_kind(module)}, not an nn.Module")
-        if not isinstance(inputs, tuple):
-            raise BundleError(f"{name}: the example inputs are {_kind(inputs)}, not a tuple")
+        module, inputs, self._dynamic_shapes = make_module(name)
         self._name = name
         self._module, self._inputs = module.eval(), inputs
-        self._dynamic_shapes = made[2] if len(made) == 3 else None
         self._values: dict[str, torch.Tensor] = {}
         for tensor in [*module.parameters(), *module.buffers()]:
             if not tensor.is_contiguous():  # stored row-major, so traced row-major
@@ -83,6 +73,21 @@ class FactorySource:
     def write_tokenizer(self, directory: Path) -> list[str]:
         del directory
         return []
+
+
+def make_module(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Any]:
+    """The module, example inputs and dynamic shapes (or None) of `package.module:factory`."""
+    made = _call(name)
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise BundleError(
+            f"{name}: expected (module, example_inputs[, dynamic_shapes]), got {_kind(made)}"
+        )
+    module, inputs = made[:2]
+    if not isinstance(module, torch.nn.Module):
+        raise BundleError(f"{name}: the first value is {_kind(module)}, not an nn.Module")
+    if not isinstance(inputs, tuple):
+        raise BundleError(f"{name}: the example inputs are {_kind(inputs)}, not a tuple")
+    return module, inputs, made[2] if len(made) == 3 else None
 
 
 def _call(name: str) -> Any:

@@ -1,26 +1,27 @@
-"""`buddy bench llm`: a LLaMA bundle against PyTorch eager and, where installed, llama.cpp.
+"""`buddy bench llm`: a LLaMA bundle against PyTorch eager, llama.cpp and, if asked for, inductor.
 
 pp is the prefill of `prompt` tokens in one call with the logits of the last one, tg the decoding of
-`decode` tokens one by one after it, as llama-bench names them; both in tokens a second.
-Implementations take turns in each round, each with the same thread count, and the medians over the
-rounds are reported beside the best.  Eager is Hugging Face with a DynamicCache in float32.
+`decode` tokens one by one after it, as llama-bench names them.  The implementations take turns in
+each round, each with the same thread count, and each is fed its own last answer.  Eager is Hugging
+Face with a DynamicCache, in the bundle's float type.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import statistics
-import sys
-import time
+import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 
 from buddy.aot.errors import BundleError
+from buddy.bench import harness
+from buddy.bench.harness import Call, Case, Result
+
+_FLOATS = ("f32", "f16", "bf16")
+_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i8": 1, "u8": 1, "i1": 1}
 
 
 class Runner(Protocol):
@@ -43,60 +44,54 @@ class Figures:
     decode: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
-    def rates(self, prompt: int) -> dict[str, float]:
-        """Tokens a second: the median call's and the best."""
-        return {
-            f"pp{prompt}": prompt / statistics.median(self.prefill),
-            f"pp{prompt}_best": prompt / min(self.prefill),
-            f"tg{len(self.tokens)}": 1 / statistics.median(self.decode),
-            f"tg{len(self.tokens)}_best": 1 / min(self.decode),
-        }
-
 
 def bench(
     model: str,
     bundle: Path,
     *,
+    peer_gguf: Path | None,
     threads: int,
     prompt: int,
     decode: int,
     rounds: int,
-    as_json: bool,
-) -> None:
-    """Measure and print."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # before any of them loads its runtime
+    inductor: bool,
+) -> tuple[list[Result], dict[str, Any], str]:
+    """Measure; return the results, more fields of the report, and lines after its table.
+
+    model: what the bundle was built from. peer_gguf: what llama.cpp runs instead of it.
+    """
+    record = require_bundle(bundle)
     import torch
 
     from buddy.bench.runners import make_runners
 
-    torch.set_num_threads(threads)
     # transformers has begun to rename the argument, and still passes it on under the old name.
     warnings.filterwarnings("ignore", message=".*past_key_values.*", category=FutureWarning)
-    runners = make_runners(model, bundle, threads, prompt + decode)
+    runners = make_runners(
+        model, bundle, threads=threads, capacity=prompt + decode, dtype=weight_dtype(record),
+        peer_gguf=peer_gguf, inductor=inductor,
+    )  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(3, runners[0].vocab, (prompt,), generator=generator).tolist()
     figures = {runner.name: Figures() for runner in runners}
     for number in range(rounds + 1):  # the first one warms up
         for runner in runners:
-            if sys.stderr.isatty():
-                print(f"\r  round {number}/{rounds} {runner.name:<12}", end="", file=sys.stderr)
+            harness.progress(f"round {number}/{rounds} {runner.name}")
             measured = _round(runner, tokens, decode)
             if number:
                 figures[runner.name].prefill += measured.prefill
                 figures[runner.name].decode += measured.decode
             figures[runner.name].tokens = measured.tokens
-    if sys.stderr.isatty():
-        print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
-    report = {
-        "model": model,
-        "threads": threads,
-        "rounds": rounds,
-        "results": {name: f.rates(prompt) for name, f in figures.items()},
-        "same_tokens": {
-            name: f.tokens == figures[runners[0].name].tokens for name, f in figures.items()
-        },
-    }
-    print(json.dumps(report) if as_json else _table(report))
+    harness.progress("")
+    cases = _cases(record, prompt, decode)
+    results = [
+        Result(cases[0], {name: f.prefill for name, f in figures.items()}),
+        Result(cases[1], {name: f.decode for name, f in figures.items()}),
+    ]
+    same = {name: f.tokens == figures[runners[0].name].tokens for name, f in figures.items()}
+    others = ", ".join(name for name, equal in same.items() if not equal) or "none"
+    more = {"model": model, "same_tokens": same}
+    return results, more, f"{model}: other tokens than buddy's from: {others}"
 
 
 def _round(runner: Runner, tokens: list[int], decode: int) -> Figures:
@@ -108,29 +103,71 @@ def _round(runner: Runner, tokens: list[int], decode: int) -> Figures:
     return figures
 
 
-def _timed(times: list[float], call: Callable[[], int]) -> int:
-    start = time.perf_counter()
+def _timed(times: list[float], call: Call) -> int:
+    start = perf_counter()
     result = call()
-    times.append(time.perf_counter() - start)
-    return result
+    times.append(perf_counter() - start)
+    return int(result)
 
 
-def _table(report: dict[str, Any]) -> str:
-    results = report["results"]
-    keys = list(next(iter(results.values())))
-    base = next(iter(results.values()))
-    lines = [
-        f"{report['model']}, {report['threads']} threads, medians of {report['rounds']} rounds, "
-        "tokens/s",
-        "  ".join([f"{'':<12}", *(f"{key:>12}" for key in keys), "buddy is faster by"]),
+def _cases(record: dict[str, Any], prompt: int, decode: int) -> list[Case]:
+    """What prefill and decode must do: products by the weights, each weight read once a call.
+
+    The embedding is a product only where it is the last layer too; one row of it is read else.
+    """
+    dtype = weight_dtype(record)
+    vocab = record_vocab(record)
+    matrices = _matrices(record)
+    heads = [matrix for matrix in matrices if matrix[0] == vocab]
+    # The logits of the last token only.
+    head = math.prod(heads[-1]) if heads else 0
+    body = sum(math.prod(matrix) for matrix in matrices if matrix not in heads)
+    tied = len(heads) < 2
+    size = sum(_bytes(argument) for argument in _weights(record))
+    if not tied:
+        size -= max(_bytes(a) for a in _weights(record) if _shape(a) == heads[0])
+    return [
+        Case(f"pp{prompt}", dtype, 2 * (prompt * body + head), size, "pp", prompt, "tok"),
+        Case(f"tg{decode}", dtype, 2 * (body + head), size, "tg", 1, "tok"),
     ]
-    for name, rates in results.items():
-        ratios = ", ".join(
-            f"{key} {base[key] / rates[key]:.2f}" for key in keys if not key.endswith("_best")
-        )
-        cells = [f"{rates[key]:>12.1f}" for key in keys]
-        lines.append("  ".join([f"{name:<12}", *cells, ratios]))
-    return "\n".join(lines)
+
+
+def record_vocab(record: dict[str, Any]) -> int:
+    """The number of tokens that a bundle's logits are over."""
+    outputs = [a for a in record["entries"][0]["arguments"] if a["kind"] == "output"]
+    return int(outputs[0]["shape"][-1])
+
+
+def weight_dtype(record: dict[str, Any]) -> str:
+    """The float type of most of a bundle's matrices; f32 if they are quantized.
+
+    Quantized products are rated by f32's peak too, so that they may be above 100 %.
+    """
+    sizes: dict[str, int] = {}
+    for argument in _weights(record):
+        if len(_shape(argument)) == 2:
+            dtype = argument["dtype"]
+            sizes[dtype] = sizes.get(dtype, 0) + math.prod(_shape(argument))
+    found = max(sizes, key=sizes.__getitem__) if sizes else "f32"
+    return found if found in _FLOATS else "f32"
+
+
+def _weights(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [a for a in record["entries"][0]["arguments"] if a["kind"] == "weight"]
+
+
+def _matrices(record: dict[str, Any]) -> list[tuple[int, ...]]:
+    return [_shape(a) for a in _weights(record) if len(_shape(a)) == 2]
+
+
+def _shape(argument: dict[str, Any]) -> tuple[int, ...]:
+    """A weight's own shape, however it is stored."""
+    packing = argument.get("packing")
+    return (packing["n"], packing["k"]) if packing else tuple(argument["shape"])
+
+
+def _bytes(argument: dict[str, Any]) -> int:
+    return int(math.prod(argument["shape"])) * _BYTES.get(argument["dtype"], 4)
 
 
 def require_bundle(bundle: Path) -> dict[str, Any]:

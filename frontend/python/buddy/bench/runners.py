@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from buddy.aot.errors import BundleError
 from buddy.aot.library import BundleLibrary
 from buddy.aot.source import open_source
 from buddy.bench.llm import require_bundle
+from buddy.bench.ours import DTYPES
 from buddy.models.reference import to_hugging_face
 
 
@@ -40,7 +42,7 @@ class BuddyRunner:
 
 
 class EagerRunner:
-    """Hugging Face in PyTorch, float32, DynamicCache."""
+    """Hugging Face in PyTorch with a DynamicCache."""
 
     name = "eager"
 
@@ -97,10 +99,83 @@ class LlamaCppRunner:
         return int(numpy.ctypeslib.as_array(pointer, shape=(self._llm.n_vocab(),)).argmax())
 
 
-def make_runners(model: str, bundle: Path, threads: int, capacity: int) -> list[Any]:
-    """Ours first, then what is installed."""
+class InductorRunner:
+    """Hugging Face compiled by inductor with freezing; prefill and decode with a StaticCache."""
+
+    name = "inductor"
+
+    def __init__(self, model: Any, capacity: int) -> None:
+        from transformers import StaticCache
+
+        config = model.config
+        self._cache = StaticCache(config=config, max_cache_len=capacity)
+        self._cache.early_initialization(
+            1, config.num_key_value_heads, config.head_dim, model.dtype, torch.device("cpu")
+        )
+        # StaticCache marks its tensors as static addresses, and freezing makes constants of such:
+        # wrong results, and an index out of bounds later.  Without the mark they are inputs.
+        for layer in self._cache.layers:
+            for value in vars(layer).values():
+                if isinstance(value, torch.Tensor) and hasattr(value, "_dynamo_static_input_type"):
+                    del value._dynamo_static_input_type
+
+        def forward(ids: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
+            output = model(
+                input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True,
+                logits_to_keep=1,
+            )  # fmt: skip
+            return output.logits[:, -1].argmax(-1)
+
+        self._calls = [torch.compile(forward, dynamic=False) for _ in range(2)]
+        self._position = 0
+
+    def prefill(self, tokens: list[int]) -> int:
+        self._cache.reset()
+        self._position = 0
+        return self._read(self._calls[0], tokens)
+
+    def decode(self, token: int) -> int:
+        return self._read(self._calls[1], [token])
+
+    def _read(self, call: Any, tokens: list[int]) -> int:
+        import torch._inductor.config
+
+        end = self._position + len(tokens)
+        positions = torch.arange(self._position, end)[None]
+        self._position = end
+        with torch.no_grad(), torch._inductor.config.patch(freezing=True):
+            return int(call(torch.tensor([tokens]), positions, self._cache))
+
+
+def make_runners(
+    model: str,
+    bundle: Path,
+    *,
+    threads: int,
+    capacity: int,
+    dtype: str,
+    peer_gguf: Path | None,
+    inductor: bool,
+) -> list[Any]:
+    """Ours first, then what is installed; `dtype` is PyTorch's."""
     runners: list[Any] = [BuddyRunner(bundle, threads, capacity)]
-    runners.append(EagerRunner(to_hugging_face(open_source(model, "f32"))))
-    if Path(model).is_file() and importlib.util.find_spec("llama_cpp"):
-        runners.append(LlamaCppRunner(Path(model), threads, capacity))
+    reference = to_hugging_face(open_source(model, "f32")).to(DTYPES[dtype])
+    runners.append(EagerRunner(reference))
+    if inductor:
+        runners.append(InductorRunner(reference, capacity))
+    path = find_gguf(model, peer_gguf)
+    if path is not None:
+        runners.append(LlamaCppRunner(path, threads, capacity))
     return runners
+
+
+def find_gguf(model: str, peer_gguf: Path | None) -> Path | None:
+    """What llama.cpp runs; None if it is not installed or there is no file for it."""
+    installed = importlib.util.find_spec("llama_cpp") is not None
+    if peer_gguf is not None:
+        if not peer_gguf.is_file():
+            raise BundleError(f"--peer-gguf {peer_gguf}: no such file")
+        if not installed:
+            raise BundleError("--peer-gguf needs the Python package llama-cpp-python")
+        return peer_gguf
+    return Path(model) if installed and Path(model).is_file() else None

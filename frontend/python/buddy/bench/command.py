@@ -1,0 +1,195 @@
+"""The command line of `buddy bench`; importing it loads no torch."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from buddy.aot.errors import BundleError
+from buddy.bench import defaults, harness, shapes
+
+_ROUNDS, _STARTS = 5, 10
+
+
+def add(commands: Any) -> None:
+    """Add `bench` and its subjects to the parser of `buddy`."""
+    bench = commands.add_parser("bench", help="measure against other implementations")
+    subjects = bench.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+
+    gemm = subjects.add_parser("gemm", help="matrix products")
+    _shapes(gemm, shapes.gemm, "MxNxK or BATCHxMxNxK")
+    gemm.add_argument(
+        "--trans", type=shapes.names(*shapes.TRANSPOSES), default=list(shapes.TRANSPOSES),
+        help="which operands are stored transposed, of nn,nt,tn,tt (default all)",
+    )  # fmt: skip
+    _packed(gemm)
+    _operation(gemm, _gemm)
+
+    gemv = subjects.add_parser("gemv", help="one row by a weight")
+    _shapes(gemv, shapes.gemv, "NxK")
+    _packed(gemv)
+    _operation(gemv, _gemv)
+
+    attention = subjects.add_parser("attention", help="causal scaled dot product attention")
+    _shapes(attention, shapes.attention, "HEADS/KVHEADSxDIMxQxKV")
+    _operation(attention, _attention)
+
+    elementwise = subjects.add_parser("elementwise", help="chains, norms, softmax, argmax")
+    _shapes(elementwise, shapes.rows, "ROWSxCOLUMNS")
+    elementwise.add_argument(
+        "--ops", type=shapes.names(*defaults.ELEMENTWISE), default=list(defaults.ELEMENTWISE),
+        help=f"of {','.join(defaults.ELEMENTWISE)} (default all)",
+    )  # fmt: skip
+    _operation(elementwise, _elementwise, inductor=True)
+
+    model = subjects.add_parser("model", help="one pass of any nn.Module")
+    model.add_argument("model", metavar="package.module:factory", help="as `buddy build` takes it")
+    _common(model, _model, inductor=True)
+
+    llm = subjects.add_parser("llm", help="prefill and decode of a LLaMA, and its start")
+    llm.add_argument("model", metavar="MODEL", help="the GGUF file or directory built from")
+    llm.add_argument("bundle", metavar="DIR", type=Path, help="its bundle")
+    llm.add_argument("--prompt", type=shapes.positive, default=128, help="tokens (default 128)")
+    llm.add_argument("--decode", type=shapes.positive, default=128, help="tokens (default 128)")
+    llm.add_argument(
+        "--peer-gguf", type=Path, metavar="FILE",
+        help="what llama.cpp runs, for another weight format (default MODEL if it is a GGUF file)",
+    )  # fmt: skip
+    llm.add_argument(
+        "--start", action="store_true",
+        help="only the start: fresh processes to their first token, and peak memory",
+    )  # fmt: skip
+    _common(llm, _llm, inductor=False)
+
+
+def _shapes(parser: argparse.ArgumentParser, kind: Any, form: str) -> None:
+    parser.add_argument(
+        "shapes", nargs="*", type=kind, metavar="SHAPE", help=f"{form} (default: a set of them)"
+    )
+
+
+def _packed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--packed", action=argparse.BooleanOptionalAction, default=False,
+        help="the weight is packed ahead of the call (default: in the call)",
+    )  # fmt: skip
+
+
+def _operation(parser: argparse.ArgumentParser, function: Any, inductor: bool = False) -> None:
+    parser.add_argument(
+        "--dtype", type=shapes.names(*shapes.DTYPES), default=["f32"],
+        help=f"of {','.join(shapes.DTYPES)} (default f32)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cases", type=shapes.patterns, default=[], metavar="PATTERN,…",
+        help="only the cases of these names (* and ? as in a shell)",
+    )  # fmt: skip
+    _common(parser, function, inductor)
+
+
+def _common(parser: argparse.ArgumentParser, function: Any, inductor: bool) -> None:
+    parser.add_argument(
+        "--inductor", action=argparse.BooleanOptionalAction, default=inductor,
+        help=f"compile by inductor with freezing too (default {'yes' if inductor else 'no'})",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=shapes.positive, default=1, help="default 1")
+    parser.add_argument("--cpus", type=shapes.cpus, metavar="LIST", help="cores such as 0,2-3")
+    parser.add_argument(
+        "--rounds", type=shapes.positive, help=f"default {_ROUNDS}, with --start {_STARTS}"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--plot", type=_png, metavar="FILE.png", help="draw the roofline")
+    parser.set_defaults(function=_run, bench=function)
+
+
+def _png(text: str) -> Path:
+    path = Path(text)
+    if path.suffix != ".png":
+        raise argparse.ArgumentTypeError(f"'{text}' does not end in .png")
+    return path
+
+
+def _run(args: argparse.Namespace) -> None:
+    if args.rounds is None:
+        args.rounds = _STARTS if getattr(args, "start", False) else _ROUNDS
+    if args.plot is not None:
+        if importlib.util.find_spec("matplotlib") is None:
+            raise BundleError("--plot needs the Python package matplotlib")
+        if not args.plot.absolute().parent.is_dir():
+            raise BundleError(f"--plot {args.plot}: its folder does not exist")
+    harness.prepare(args.threads, args.cpus)
+    host = harness.machine(args.threads)  # before the load is our own
+    results, more, text = args.bench(args)
+    from buddy.bench.peaks import Peaks
+
+    needed = any(result.case.flops or result.case.bytes for result in results)
+    record = harness.report(
+        f"bench {args.subject}", results, machine=host, rounds=args.rounds,
+        peaks=Peaks(args.threads) if needed else None, **more,
+    )  # fmt: skip
+    harness.publish(record, as_json=args.json, plot=args.plot, text=text)
+
+
+# What a subject returns: its results, more fields of the report, lines after the table.
+_Outcome = tuple[list[harness.Result], dict[str, Any], str]
+
+
+def _settings(args: argparse.Namespace) -> Any:
+    from buddy.bench.operations import Settings
+
+    return Settings(args.threads, args.rounds, args.inductor, getattr(args, "cases", []))
+
+
+def _measure(args: argparse.Namespace, operations: Any) -> _Outcome:
+    from buddy.bench.operations import run
+
+    return run(operations, _settings(args)), {}, ""
+
+
+def _gemm(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.operations import gemm
+
+    chosen = args.shapes or [shapes.gemm(text) for text in defaults.GEMM]
+    return _measure(args, gemm(chosen, args.dtype, args.trans, args.packed, _settings(args)))
+
+
+def _gemv(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.operations import gemv
+
+    chosen = args.shapes or [shapes.gemv(text) for text in defaults.GEMV]
+    return _measure(args, gemv(chosen, args.dtype, args.packed, _settings(args)))
+
+
+def _attention(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.operations import attention
+
+    chosen = args.shapes or [shapes.attention(text) for text in defaults.ATTENTION]
+    return _measure(args, attention(chosen, args.dtype, _settings(args)))
+
+
+def _elementwise(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.operations import elementwise
+
+    chosen = args.shapes or [shapes.rows(text) for text in defaults.ROWS]
+    return _measure(args, elementwise(chosen, args.dtype, args.ops, _settings(args)))
+
+
+def _model(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.model import bench
+
+    return bench(args.model, _settings(args)), {}, ""
+
+
+def _llm(args: argparse.Namespace) -> _Outcome:
+    if args.start:
+        from buddy.bench.start import bench as start
+
+        return start(args.model, args.bundle, args.peer_gguf, args.threads, args.rounds)
+    from buddy.bench.llm import bench
+
+    return bench(
+        args.model, args.bundle, peer_gguf=args.peer_gguf, threads=args.threads,
+        prompt=args.prompt, decode=args.decode, rounds=args.rounds, inductor=args.inductor,
+    )  # fmt: skip
