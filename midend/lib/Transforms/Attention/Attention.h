@@ -11,6 +11,7 @@
 
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace buddy {
@@ -102,6 +103,10 @@ private:
   void contract(Value a, Value b, Value c,
                 llvm::ArrayRef<llvm::ArrayRef<unsigned>> maps);
 
+  /// Heads of static size 0 have no views, and scores that are 0.
+  bool hasDepth() const {
+    return mlir::getConstantIntValue(depth) != int64_t(0);
+  }
   Buffers makeBuffers();
   void loadQueries(const Task &task, const Buffers &buffers);
   void clear(const Task &task, const Buffers &buffers);

@@ -11,7 +11,6 @@
 #include "Attention.h"
 #include "buddy/Transforms/Parallel.h"
 #include "buddy/Transforms/Schedule.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace buddy;
@@ -155,7 +154,8 @@ AttentionEmitter::Buffers AttentionEmitter::makeBuffers() {
                               sizes);
   };
   Buffers buffers;
-  buffers.query = make(depth);
+  if (hasDepth())
+    buffers.query = make(depth);
   // Rows of scores are one vector longer, so that they do not all fall into
   // the same sets of the cache.
   buffers.score = make(constant(blockKeys + lanes));
@@ -168,6 +168,8 @@ AttentionEmitter::Buffers AttentionEmitter::makeBuffers() {
 }
 
 void AttentionEmitter::loadQueries(const Task &task, const Buffers &buffers) {
+  if (!hasDepth())
+    return;
   Value target = head(buffers.query, task.queries, getAsOpFoldResult(depth));
   generic(queryPart(op.getQuery(), task, depth), target, {{1, 0, 2}, {0, 1, 2}},
           3, /*reducesLast=*/false, [&](OpBuilder &at, ValueRange a) -> Values {
@@ -194,12 +196,13 @@ void AttentionEmitter::emitBlock(const Task &task, const Buffers &buffers,
   Location loc = b.getLoc();
   Value count = minimum(constant(blockKeys), sub(task.endKey, key));
   Value padded = roundUp(count, constant(lanes));
-  Value keys = keyPart(op.getKey(), task, key, count, depth);
   Value values = keyPart(op.getValue(), task, key, count, width);
-  Value query = rows(buffers.query, task.rows, getAsOpFoldResult(depth));
   Value score = rows(buffers.score, task.rows, getAsOpFoldResult(count));
   fill(score, 0.0);
-  contract(query, keys, score, {{0, 2}, {1, 2}, {0, 1}});
+  if (hasDepth())
+    contract(rows(buffers.query, task.rows, getAsOpFoldResult(depth)),
+             keyPart(op.getKey(), task, key, count, depth), score,
+             {{0, 2}, {1, 2}, {0, 1}});
   if (op.getMask())
     applyMask(task, buffers, key, count);
   hideColumns(task, buffers, key, count, padded);

@@ -9,7 +9,6 @@
 
 #include "Attention.h"
 #include "buddy/Transforms/Parallel.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/ADT/bit.h"
 #include <numeric>
 
@@ -267,6 +266,8 @@ void AttentionEmitter::emitCombination() {
 }
 
 void AttentionEmitter::emit() {
+  if (group == 0 || getConstantIntValue(width) == int64_t(0))
+    return; // The result has no elements.
   chooseBlocks();
   chooseSplits();
   if (causal)
