@@ -25,9 +25,9 @@ void createParallelLoop(
                             mlir::ValueRange)>
         body);
 
-/// A buffer of each thread, above the loop over tasks that the builder stands
-/// in: on the stack if its size is constant and moderate, else on the heap.
-/// `sizes` are the dynamic ones, defined outside of the parallel region.
+/// Allocates a buffer of each thread, above the loop over tasks that the
+/// builder stands in; buddy-plan-memory places it. `sizes` are the dynamic
+/// ones, defined outside of the parallel region.
 mlir::Value createThreadBuffer(mlir::OpBuilder &builder, mlir::Location loc,
                                mlir::MemRefType type,
                                mlir::ValueRange sizes = {});

@@ -6,9 +6,6 @@
 
 using namespace mlir;
 
-/// The largest buffer of a thread's stack, which is some megabytes.
-static constexpr int64_t kThreadStackBytes = 256 << 10;
-
 /// The parallel region that the builder stands in, or null.
 static omp::ParallelOp enclosingRegion(OpBuilder &builder) {
   Operation *parent = builder.getInsertionBlock()->getParentOp();
@@ -23,13 +20,9 @@ Value buddy::createThreadBuffer(OpBuilder &builder, Location loc,
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(
       &enclosingRegion(builder).getRegion().front());
-  auto alignment = builder.getI64IntegerAttr(64);
-  if (type.hasStaticShape() &&
-      type.getNumElements() * type.getElementTypeBitWidth() / 8 <=
-          kThreadStackBytes)
-    return memref::AllocaOp::create(builder, loc, type, alignment);
-  // Freed by buddy-plan-memory at the end of the region.
-  return memref::AllocOp::create(builder, loc, type, sizes, alignment);
+  // Constant sizes become stack allocations in buddy-plan-memory.
+  return memref::AllocOp::create(builder, loc, type, sizes,
+                                 builder.getI64IntegerAttr(64));
 }
 
 void buddy::createParallelLoop(
