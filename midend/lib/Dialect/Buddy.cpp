@@ -2,6 +2,7 @@
 
 #include "buddy/Dialect/Buddy.h"
 
+#include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -26,8 +27,41 @@ void BuddyDialect::initialize() {
       >();
 }
 
+namespace {
+/// Inputs are read where they lie, the destination is only written.
+struct BufferizeAttention
+    : bufferization::DstBufferizableOpInterfaceExternalModel<BufferizeAttention,
+                                                             AttentionIntoOp> {
+  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
+                              const bufferization::AnalysisState &) const {
+    return !cast<AttentionIntoOp>(op).isDpsInit(&operand);
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const bufferization::BufferizationOptions &options,
+                          bufferization::BufferizationState &state) const {
+    SmallVector<Value> buffers;
+    for (Value operand : op->getOperands()) {
+      FailureOr<Value> buffer =
+          bufferization::getBuffer(rewriter, operand, options, state);
+      if (failed(buffer))
+        return failure();
+      buffers.push_back(*buffer);
+    }
+    rewriter.setInsertionPoint(op);
+    AttentionIntoOp::create(rewriter, op->getLoc(), TypeRange(), buffers,
+                            op->getAttrs());
+    bufferization::replaceOpWithBufferizedValues(rewriter, op, buffers.back());
+    return success();
+  }
+};
+} // namespace
+
 void buddy::registerBuddyDialect(DialectRegistry &registry) {
   registry.insert<BuddyDialect>();
+  registry.addExtension(+[](MLIRContext *context, BuddyDialect *) {
+    AttentionIntoOp::attachInterface<BufferizeAttention>(*context);
+  });
 }
 
 LogicalResult
@@ -63,43 +97,72 @@ static bool mayEqual(int64_t a, int64_t b) {
   return ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || a == b;
 }
 
-LogicalResult AttentionOp::verify() {
-  auto q = cast<RankedTensorType>(getQuery().getType());
-  auto k = cast<RankedTensorType>(getKey().getType());
-  auto v = cast<RankedTensorType>(getValue().getType());
-  auto o = cast<RankedTensorType>(getResult().getType());
+/// Checks the operands that both forms of attention have; `o` is the result's
+/// type or the destination's.
+static LogicalResult verifyAttention(Operation *op, ShapedType q, ShapedType k,
+                                     ShapedType v, ShapedType mask,
+                                     ShapedType o, StringRef causal) {
   int64_t rank = q.getRank();
   if (rank < 3 || k.getRank() != rank || v.getRank() != rank ||
       o.getRank() != rank)
-    return emitOpError("needs query, key, value and result of one rank >= 3");
+    return op->emitOpError(
+        "needs query, key, value and result of one rank >= 3");
   if (q.getElementType() != k.getElementType() ||
       q.getElementType() != v.getElementType() ||
       q.getElementType() != o.getElementType())
-    return emitOpError("needs one element type");
+    return op->emitOpError("needs one element type");
   for (int64_t i = 0; i < rank - 3; ++i)
     if (!mayEqual(q.getDimSize(i), k.getDimSize(i)) ||
         !mayEqual(q.getDimSize(i), v.getDimSize(i)))
-      return emitOpError("batch dimension ") << i << " differs";
+      return op->emitOpError("batch dimension ") << i << " differs";
   int64_t hq = q.getDimSize(rank - 3), hkv = k.getDimSize(rank - 3);
   if (ShapedType::isDynamic(hq) || ShapedType::isDynamic(hkv) || hkv == 0 ||
       hq % hkv != 0)
-    return emitOpError("needs static head counts, query heads a multiple of "
-                       "key heads");
+    return op->emitOpError("needs static head counts, query heads a multiple "
+                           "of key heads");
   if (v.getDimSize(rank - 3) != hkv)
-    return emitOpError("key and value heads differ");
+    return op->emitOpError("key and value heads differ");
   if (!mayEqual(q.getDimSize(rank - 1), k.getDimSize(rank - 1)))
-    return emitOpError("head dimension of query and key differ");
+    return op->emitOpError("head dimension of query and key differ");
   if (!mayEqual(k.getDimSize(rank - 2), v.getDimSize(rank - 2)))
-    return emitOpError("key and value lengths differ");
+    return op->emitOpError("key and value lengths differ");
   if (!mayEqual(q.getDimSize(rank - 2), o.getDimSize(rank - 2)) ||
       !mayEqual(v.getDimSize(rank - 1), o.getDimSize(rank - 1)) ||
       o.getDimSize(rank - 3) != hq)
-    return emitOpError("result shape does not fit");
-  if (!llvm::is_contained({"none", "top_left", "bottom_right"}, getCausal()))
-    return emitOpError("causal must be none, top_left or bottom_right");
-  if (getMask() && cast<RankedTensorType>(getMask().getType()).getRank() > rank)
-    return emitOpError("mask has more dimensions than the query");
+    return op->emitOpError("result shape does not fit");
+  if (!llvm::is_contained({"none", "top_left", "bottom_right"}, causal))
+    return op->emitOpError("causal must be none, top_left or bottom_right");
+  if (mask && mask.getRank() > rank)
+    return op->emitOpError("mask has more dimensions than the query");
   return success();
+}
+
+static ShapedType shapedType(Value value) {
+  return value ? cast<ShapedType>(value.getType()) : ShapedType();
+}
+
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, shapedType(getQuery()), shapedType(getKey()),
+                         shapedType(getValue()), shapedType(getMask()),
+                         shapedType(getResult()), getCausal());
+}
+
+LogicalResult AttentionIntoOp::verify() {
+  return verifyAttention(*this, shapedType(getQuery()), shapedType(getKey()),
+                         shapedType(getValue()), shapedType(getMask()),
+                         shapedType(getInit()), getCausal());
+}
+
+void AttentionIntoOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  for (OpOperand &operand : (*this)->getOpOperands()) {
+    if (!isa<MemRefType>(operand.get().getType()))
+      continue;
+    MemoryEffects::Effect *effect = MemoryEffects::Read::get();
+    if (isDpsInit(&operand))
+      effect = MemoryEffects::Write::get();
+    effects.emplace_back(effect, &operand);
+  }
 }
 
 LogicalResult SoftmaxOp::verify() {

@@ -93,6 +93,8 @@ static void buildKernelPhase(OpPassManager &manager) {
   cleanUp(manager);
   // While copies and calls are still ops of their own.
   manager.addPass(createVerifyNoCopies());
+  // Makes contractions and loops for the two that follow.
+  functions().addPass(createLowerAttention());
   functions().addPass(createLowerContractions());
   functions().addPass(createLowerQuantized());
   functions().addPass(createLowerLoops());

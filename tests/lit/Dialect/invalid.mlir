@@ -18,6 +18,24 @@ func.func @causal(%q: tensor<8x4x64xf32>) {
 
 // -----
 
+func.func @destination(%q: tensor<8x4x64xf32>, %o: tensor<8x5x64xf32>) {
+  // expected-error @+1 {{result shape does not fit}}
+  %r = buddy.attention_into %q, %q, %q, %o {causal = "none", scale = 1.0 : f64}
+    : (tensor<8x4x64xf32>, tensor<8x4x64xf32>, tensor<8x4x64xf32>, tensor<8x5x64xf32>) -> tensor<8x5x64xf32>
+  return
+}
+
+// -----
+
+func.func @no_result(%q: tensor<8x4x64xf32>) {
+  // expected-error @+1 {{expected the number of tensor results (0) to be equal to the number of output tensors (1)}}
+  buddy.attention_into %q, %q, %q, %q {causal = "none", scale = 1.0 : f64}
+    : (tensor<8x4x64xf32>, tensor<8x4x64xf32>, tensor<8x4x64xf32>, tensor<8x4x64xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @dim(%x: tensor<8x4xf32>) {
   // expected-error @+1 {{dim 2 out of range for rank 2}}
   %o = buddy.softmax %x {dim = 2 : i64} : tensor<8x4xf32>

@@ -47,6 +47,7 @@ inline constexpr llvm::StringLiteral kPhaseAttr = "buddy.phase";
 /// Op attribute: ScheduleAttr.
 inline constexpr llvm::StringLiteral kScheduleAttr = "buddy.schedule";
 
+/// The dialect, and how its ops with a destination are bufferized.
 void registerBuddyDialect(mlir::DialectRegistry &registry);
 /// How the dialect's ops on tensors become ops on buffers.
 void registerBufferizationModels(mlir::DialectRegistry &registry);

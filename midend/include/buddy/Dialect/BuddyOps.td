@@ -1,7 +1,7 @@
 //===- BuddyOps.td - the few ops upstream has none of -------------------===//
 //
-// Ops on tensors without a destination: the importer builds them whole, the
-// graph phase decomposes them to upstream dialects.
+// Most are ops on tensors without a destination: the importer builds them whole,
+// the graph phase decomposes them to upstream dialects.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,6 +48,38 @@ def Buddy_AttentionOp : Buddy_Op<"attention", [Pure]> {
   let results = (outs FloatTensor:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, $result)";
   let hasVerifier = 1;
+}
+
+def FloatBuffer : AnyTypeOf<[FloatTensor, MemRefOf<[F16, BF16, F32, F64]>]>;
+def MaskBuffer : AnyTypeOf<[RankedTensorOf<[I1, I8, F16, BF16, F32, F64]>,
+                            MemRefOf<[I1, I8, F16, BF16, F32, F64]>]>;
+
+def Buddy_AttentionIntoOp : Buddy_Op<"attention_into", [
+    DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "attention that writes its result into a destination";
+  let description = [{
+    `buddy.attention` on tensors with a destination, or on memrefs of any strides, where
+    it reads keys and values in place and has no result. Operands are those of
+    `buddy.attention` and the destination, which is not read. A mask of i8 attends
+    where it is not 0.
+
+    ```mlir
+    %o = buddy.attention_into %q, %k, %v, %e {causal = "none", scale = 0.125 : f64}
+       : (tensor<9x?x64xf32>, tensor<3x?x64xf32>, tensor<3x?x64xf32>, tensor<9x?x64xf32>)
+       -> tensor<9x?x64xf32>
+    buddy.attention_into %q, %k, %v, %e {causal = "none", scale = 0.125 : f64}
+       : (memref<9x?x64xf32>, memref<3x?x64xf32>, memref<3x?x64xf32>, memref<9x?x64xf32>) -> ()
+    ```
+  }];
+  let arguments = (ins FloatBuffer:$query, FloatBuffer:$key, FloatBuffer:$value,
+                       Optional<MaskBuffer>:$mask, FloatBuffer:$init, StrAttr:$causal,
+                       F64Attr:$scale);
+  let results = (outs Optional<FloatTensor>:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getInitMutable(); }
+  }];
 }
 
 def Buddy_SoftmaxOp : Buddy_Op<"softmax", [Pure, AllTypesMatch<["input", "result"]>]> {

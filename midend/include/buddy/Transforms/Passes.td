@@ -61,10 +61,11 @@ def OutlineLayers : Pass<"buddy-outline-layers", "::mlir::ModuleOp"> {
 }
 
 def DecomposeOps : Pass<"buddy-decompose-ops", "::mlir::func::FuncOp"> {
-  let summary = "lower attention, softmax and norms to linalg";
+  let summary = "lower softmax and norms to linalg, give attention a destination";
   let description = [{
-    The reference lowering of the dialect's tensor ops to contractions, reductions
-    and element-wise `linalg.generic` ops.
+    The reference lowering of softmax and the norms to reductions and element-wise
+    `linalg.generic` ops. `buddy.attention` becomes `buddy.attention_into` with an empty
+    tensor as its destination, for `buddy-lower-attention`; a mask of i1 becomes bytes.
 
     ```mlir
     %y = buddy.rms_norm %x, %w {dims = 1 : i64, eps = 1.0e-5 : f64} : …
@@ -165,6 +166,42 @@ def Bufferize : Pass<"buddy-bufferize", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
                            "::mlir::memref::MemRefDialect"];
+}
+
+def LowerAttention : Pass<"buddy-lower-attention", "::mlir::func::FuncOp"> {
+  let summary = "attention as one pass over blocks of keys with online softmax";
+  let description = [{
+    Turns `buddy.attention_into` on memrefs into one loop, parallel over batch, key heads
+    and blocks of queries, that never holds more than a block of scores: for each block
+    of keys the scores are a contraction, masked and exponentiated against the running
+    maximum of their row, and a second contraction adds them up with the values, what was
+    summed before being scaled to the new maximum (Milakov and Gimelshein, "Online
+    normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).
+
+    All query heads of a key head are rows of one task, so that keys and values are read
+    once. Blocks beyond the diagonal of causal attention are not computed. If there are
+    few tasks, as when a decoder computes one query, keys are split among more of them,
+    whose partial results are combined afterwards. The pieces are linalg ops on buffers of
+    the thread, the contractions with a `#buddy.schedule`: `buddy-lower-contractions`
+    and `buddy-lower-loops` lower them, sequentially.
+
+    ```mlir
+    buddy.attention_into %q, %k, %v, %o {causal = "bottom_right", scale = 0.125 : f64} : …
+    // becomes
+    omp.parallel … { omp.wsloop { omp.loop_nest (%head, %block, %split) … {
+      scf.for %key = … {
+        linalg.contract … ins(%rows, %keys) outs(%scores)
+        linalg.generic …                // maximum, exponentials and their sum
+        linalg.contract … ins(%scores, %values) outs(%sums)
+      }
+      linalg.generic … outs(%result)    // sums divided by the sum of exponentials
+    }}}
+    ```
+  }];
+  let dependentDialects = [
+    "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect"];
 }
 
 def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp"> {

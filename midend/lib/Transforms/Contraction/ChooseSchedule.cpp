@@ -21,6 +21,7 @@
 #include "Contraction.h"
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
+#include "buddy/Transforms/Schedule.h"
 #include "llvm/ADT/bit.h"
 
 namespace buddy {
@@ -75,6 +76,12 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
                            ku, dotM, packM, pairs);
 }
 
+ScheduleAttr buddy::chooseSchedule(linalg::LinalgOp op,
+                                   const TargetInfo &target) {
+  std::optional<Contraction> c = Contraction::match(op);
+  return c ? ::chooseSchedule(*c, target) : ScheduleAttr();
+}
+
 namespace {
 struct ChooseSchedule : buddy::impl::ChooseScheduleBase<ChooseSchedule> {
   void runOnOperation() override {
@@ -90,10 +97,7 @@ struct ChooseSchedule : buddy::impl::ChooseScheduleBase<ChooseSchedule> {
     function.walk([&](linalg::LinalgOp op) {
       if (op->hasAttr(kScheduleAttr))
         return;
-      std::optional<Contraction> c = Contraction::match(op);
-      if (!c)
-        return;
-      if (ScheduleAttr schedule = chooseSchedule(*c, *target))
+      if (ScheduleAttr schedule = buddy::chooseSchedule(op, *target))
         op->setAttr(kScheduleAttr, schedule);
     });
   }

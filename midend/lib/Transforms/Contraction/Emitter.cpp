@@ -144,10 +144,18 @@ ContractionEmitter::ifElse(Value condition, TypeRange types,
                            llvm::function_ref<Values()> otherwise) {
   if (std::optional<int64_t> known = getConstantIntValue(condition))
     return *known ? then() : otherwise();
-  auto branch = scf::IfOp::create(
-      b, condition,
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, then()); },
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, otherwise()); });
+  // The op stands before its branches are filled: they have to see whether
+  // they are inside of a parallel region.
+  auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
+  auto fill = [&](mlir::Block *block, llvm::function_ref<Values()> body) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(block);
+    Values results = body();
+    if (!types.empty())
+      scf::YieldOp::create(b, results);
+  };
+  fill(branch.thenBlock(), then);
+  fill(branch.elseBlock(), otherwise);
   return llvm::to_vector(ValueRange(branch.getResults()));
 }
 

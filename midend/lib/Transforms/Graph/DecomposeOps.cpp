@@ -1,12 +1,12 @@
-//===- DecomposeOps.cpp - attention, softmax and norms to linalg ----------===//
+//===- DecomposeOps.cpp - softmax and norms to linalg ---------------------===//
 //
-// The reference lowering of the dialect's tensor ops. f16 and bf16 are computed
-// in f32 and rounded once, as PyTorch's CPU kernels do.
+// The reference lowering of the dialect's tensor ops; attention stays whole.
+// f16 and bf16 are computed in f32 and rounded once, as PyTorch's CPU kernels
+// do.
 //
 //===----------------------------------------------------------------------===//
 
 #include "buddy/Transforms/Passes.h"
-#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -298,169 +298,51 @@ struct LowerLayerNorm : OpRewritePattern<buddy::LayerNormOp> {
   }
 };
 
-/// Attention as two contractions around a masked softmax. Query heads are seen
-/// as [Hkv, G], so that grouped heads are a dimension that keys do not have.
-struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
+/// Attention gets a destination and is left whole: buddy-lower-attention
+/// computes it on buffers, without the matrix of all scores.
+struct GiveDestination : OpRewritePattern<buddy::AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(buddy::AttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    MLIRContext *c = getContext();
-    TensorBuilder t{rewriter, loc, op->getDiscardableAttrDictionary()};
-    auto qType = cast<RankedTensorType>(op.getQuery().getType());
-    auto kType = cast<RankedTensorType>(op.getKey().getType());
-    auto oType = cast<RankedTensorType>(op.getResult().getType());
-    Type element = qType.getElementType(), compute = computeType(element);
-    unsigned rank = qType.getRank(), batch = rank - 3;
-    int64_t hq = qType.getDimSize(batch), hkv = kType.getDimSize(batch);
-    auto qSizes = tensor::getMixedSizes(rewriter, loc, op.getQuery());
-    auto vSizes = tensor::getMixedSizes(rewriter, loc, op.getValue());
-
-    // q: [B…, Hkv, G, T, D]; dimension numbers of the score space
-    // (B…, Hkv, G, T, S) plus one for D.
-    SmallVector<OpFoldResult> groupSizes(qSizes.begin(),
-                                         qSizes.begin() + batch);
-    groupSizes.push_back(rewriter.getIndexAttr(hkv));
-    groupSizes.push_back(rewriter.getIndexAttr(hq / hkv));
-    groupSizes.append(qSizes.begin() + batch + 1, qSizes.end());
-    SmallVector<ReassociationIndices> groups;
-    for (unsigned i = 0, next = 0; i < rank; ++i) {
-      groups.push_back({int64_t(next++)});
-      if (i == batch)
-        groups.back().push_back(next++);
-    }
-    auto grouped = [&](RankedTensorType type) {
-      SmallVector<int64_t> shape(type.getShape());
-      shape[batch] = hkv;
-      shape.insert(shape.begin() + batch + 1, hq / hkv);
-      return type.clone(shape);
-    };
-    Value q = tensor::ExpandShapeOp::create(rewriter, loc, grouped(qType),
-                                            op.getQuery(), groups, groupSizes);
-
-    unsigned g = batch + 1, rows = batch + 2, cols = batch + 3, d = batch + 4;
-    auto map = [&](ArrayRef<unsigned> tail) {
-      SmallVector<AffineExpr> exprs = dims(c, 0, batch + 1);
-      for (unsigned i : tail)
-        exprs.push_back(getAffineDimExpr(i, c));
-      return AffineMap::get(batch + 5, 0, exprs, c);
-    };
-    SmallVector<OpFoldResult> scoreSizes(groupSizes.begin(),
-                                         groupSizes.end() - 1);
-    scoreSizes.push_back(vSizes[batch + 1]);
-    auto contract = [&](Value a, Value b, Value init,
-                        ArrayRef<AffineMap> maps) {
-      auto made = linalg::ContractOp::create(
-          rewriter, loc, init.getType(), ValueRange{a, b}, init,
-          rewriter.getAffineMapArrayAttr(maps));
-      return t.tag(made)->getResult(0);
-    };
-    Value scores =
-        contract(q, op.getKey(), t.filled(scoreSizes, compute, 0.0),
-                 {map({g, rows, d}), map({cols, d}), map({g, rows, cols})});
-    Value masked = mask(op, t, scores, compute, scoreSizes, qSizes, vSizes);
-    auto [exp, sum] = softmaxParts(t, masked, compute, scoreSizes, batch + 3);
-
-    SmallVector<OpFoldResult> outSizes(groupSizes.begin(),
-                                       groupSizes.end() - 1);
-    outSizes.push_back(vSizes[batch + 2]);
-    // Here `d` is the reduction over S and `cols` the value's columns.
-    Value sums =
-        contract(exp, op.getValue(), t.filled(outSizes, compute, 0.0),
-                 {map({g, rows, d}), map({d, cols}), map({g, rows, cols})});
-    AffineMap full = AffineMap::getMultiDimIdentityMap(rank + 1, c);
-    AffineMap perRow = AffineMap::get(rank + 1, 0, dims(c, 0, rank), c);
-    Value out = t.generic(
-        {sums, sum}, t.empty(outSizes, element), {full, perRow, full},
-        SmallVector<IteratorType>(rank + 1, IteratorType::parallel),
-        [&](OpBuilder &b, ValueRange a) {
-          // A row that attends nothing is 0, not 0 / 0.
-          Value zero = t.scalarIn(b, compute, 0.0),
-                one = t.scalarIn(b, compute, 1.0);
-          Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
-                                             a[1], zero);
-          Value divisor = arith::SelectOp::create(b, loc, none, one, a[1]);
-          return convert(b, loc, arith::DivFOp::create(b, loc, a[0], divisor),
-                         element);
-        });
-    rewriter.replaceOp(
-        op, tensor::CollapseShapeOp::create(rewriter, loc, oType, out, groups));
+    TensorBuilder t{rewriter, op.getLoc(), op->getDiscardableAttrDictionary()};
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    auto sizes = tensor::getMixedSizes(rewriter, op.getLoc(), op.getQuery());
+    sizes.back() =
+        tensor::getMixedSizes(rewriter, op.getLoc(), op.getValue()).back();
+    // As static as the result's own type.
+    for (auto [dim, size] : llvm::enumerate(type.getShape()))
+      if (!ShapedType::isDynamic(size))
+        sizes[dim] = rewriter.getIndexAttr(size);
+    SmallVector<Value> operands = {op.getQuery(), op.getKey(), op.getValue()};
+    if (Value mask = op.getMask())
+      operands.push_back(toBytes(t, mask));
+    Value init = t.empty(sizes, type.getElementType());
+    operands.push_back(init);
+    auto made = buddy::AttentionIntoOp::create(
+        rewriter, op.getLoc(), init.getType(), operands, op->getAttrs());
+    Value result = made.getResult();
+    if (result.getType() != type)
+      result = tensor::CastOp::create(rewriter, op.getLoc(), type, result);
+    rewriter.replaceOp(op, result);
     return success();
   }
 
-  /// scale * scores, the mask added or selected, causal positions -inf.
-  Value mask(buddy::AttentionOp op, TensorBuilder &t, Value scores,
-             Type compute, ArrayRef<OpFoldResult> sizes,
-             ArrayRef<OpFoldResult> qSizes,
-             ArrayRef<OpFoldResult> vSizes) const {
-    OpBuilder &b = t.b;
-    Location loc = t.loc;
-    MLIRContext *c = b.getContext();
-    unsigned space = sizes.size(), rank = space - 1, batch = rank - 3;
-    AffineMap full = AffineMap::getMultiDimIdentityMap(space, c);
-    SmallVector<Value> inputs = {scores};
-    SmallVector<AffineMap> maps = {full};
-    if (Value m = op.getMask()) {
-      // Broadcast: aligned at the last dimension; size 1 reads element 0. The
-      // head dimension of the mask counts query heads, h = hkv * G + g.
-      auto type = cast<RankedTensorType>(m.getType());
-      int64_t perGroup =
-          cast<RankedTensorType>(scores.getType()).getDimSize(batch + 1);
-      SmallVector<AffineExpr> exprs;
-      for (int64_t i = 0; i < type.getRank(); ++i) {
-        unsigned dim = rank - type.getRank() + i; // in query dimensions
-        AffineExpr e;
-        if (dim < batch)
-          e = getAffineDimExpr(dim, c);
-        else if (dim == batch)
-          e = getAffineDimExpr(batch, c) * perGroup +
-              getAffineDimExpr(batch + 1, c);
-        else
-          e = getAffineDimExpr(dim + 1, c);
-        exprs.push_back(type.getDimSize(i) == 1 ? getAffineConstantExpr(0, c)
-                                                : e);
-      }
-      inputs.push_back(m);
-      maps.push_back(AffineMap::get(space, 0, exprs, c));
-    }
-    maps.push_back(full);
-    Value offset;
-    if (op.getCausal() == "bottom_right") {
-      Value s = getValueOrCreateConstantIndexOp(b, loc, vSizes[batch + 1]);
-      Value rows = getValueOrCreateConstantIndexOp(b, loc, qSizes[batch + 1]);
-      offset = arith::SubIOp::create(b, loc, s, rows);
-    }
+  /// Bits of a mask as bytes, which lie in memory as they do in vectors. What
+  /// computes the mask is fused with it.
+  Value toBytes(TensorBuilder &t, Value mask) const {
+    auto type = cast<RankedTensorType>(mask.getType());
+    if (!type.getElementType().isInteger(1))
+      return mask;
+    Type byte = t.b.getI8Type();
+    AffineMap map =
+        AffineMap::getMultiDimIdentityMap(type.getRank(), getContext());
     return t.generic(
-        inputs, t.empty(sizes, compute), maps,
-        SmallVector<IteratorType>(space, IteratorType::parallel),
+        mask, t.empty(tensor::getMixedSizes(t.b, t.loc, mask), byte),
+        {map, map},
+        SmallVector<IteratorType>(type.getRank(), IteratorType::parallel),
         [&](OpBuilder &b, ValueRange a) -> Value {
-          Value infinity = arith::ConstantOp::create(
-              b, loc,
-              b.getFloatAttr(
-                  compute,
-                  APFloat::getInf(cast<FloatType>(compute).getFloatSemantics(),
-                                  /*Negative=*/true)));
-          Value s = arith::MulFOp::create(
-              b, loc, a[0],
-              t.scalarIn(b, compute, op.getScale().convertToDouble()));
-          if (op.getMask()) {
-            if (a[1].getType().isInteger(1))
-              s = arith::SelectOp::create(b, loc, a[1], s, infinity);
-            else
-              s = arith::AddFOp::create(b, loc, s,
-                                        convert(b, loc, a[1], compute));
-          }
-          if (op.getCausal() != "none") {
-            Value i = linalg::IndexOp::create(b, loc, space - 2);
-            Value j = linalg::IndexOp::create(b, loc, space - 1);
-            if (offset)
-              i = arith::AddIOp::create(b, loc, i, offset);
-            Value seen =
-                arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, j, i);
-            s = arith::SelectOp::create(b, loc, seen, s, infinity);
-          }
-          return s;
+          return arith::ExtUIOp::create(b, t.loc, byte, a[0]);
         });
   }
 };
@@ -468,7 +350,7 @@ struct LowerAttention : OpRewritePattern<buddy::AttentionOp> {
 struct DecomposeOps : buddy::impl::DecomposeOpsBase<DecomposeOps> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<LowerSoftmax, LowerRMSNorm, LowerLayerNorm, LowerAttention>(
+    patterns.add<LowerSoftmax, LowerRMSNorm, LowerLayerNorm, GiveDestination>(
         &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

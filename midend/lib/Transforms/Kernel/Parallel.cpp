@@ -6,11 +6,40 @@
 
 using namespace mlir;
 
+/// The parallel region that the builder stands in, or null.
+static omp::ParallelOp enclosingRegion(OpBuilder &builder) {
+  Operation *parent = builder.getInsertionBlock()->getParentOp();
+  if (auto parallel = dyn_cast<omp::ParallelOp>(parent))
+    return parallel;
+  return parent->getParentOfType<omp::ParallelOp>();
+}
+
+Value buddy::createThreadBuffer(OpBuilder &builder, Location loc,
+                                MemRefType type, ValueRange sizes) {
+  // Inside the loop over tasks it would be allocated in each iteration.
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(
+      &enclosingRegion(builder).getRegion().front());
+  // Constant sizes become stack allocations in buddy-plan-memory.
+  return memref::AllocOp::create(builder, loc, type, sizes,
+                                 builder.getI64IntegerAttr(64));
+}
+
 void buddy::createParallelLoop(
     OpBuilder &builder, Location loc, ValueRange lowerBounds,
     ValueRange upperBounds, ValueRange steps, Value work,
     llvm::function_ref<void(OpBuilder &, Location, ValueRange)> body) {
   OpBuilder::InsertionGuard guard(builder);
+  if (enclosingRegion(builder)) {
+    SmallVector<Value> ivs;
+    for (auto [lower, upper, step] :
+         llvm::zip(lowerBounds, upperBounds, steps)) {
+      auto loop = scf::ForOp::create(builder, loc, lower, upper, step);
+      ivs.push_back(loop.getInductionVar());
+      builder.setInsertionPointToStart(loop.getBody());
+    }
+    return body(builder, loc, ivs);
+  }
   Value threads =
       NumThreadsOp::create(builder, loc, builder.getI32Type(), work);
   omp::ParallelOperands parallelOperands;

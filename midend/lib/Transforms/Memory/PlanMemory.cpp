@@ -25,7 +25,7 @@ using namespace buddy;
 /// Up to so many bytes a buffer of constant size is on the stack: where it may
 /// become registers, and in parallel regions, whose threads share no workspace.
 static constexpr int64_t kStackBytes = 256;
-static constexpr int64_t kParallelStackBytes = 64 << 10;
+static constexpr int64_t kParallelStackBytes = 256 << 10;
 /// What an unknown size is taken for when buffers are compared.
 static constexpr int64_t kAssumedSize = 128;
 

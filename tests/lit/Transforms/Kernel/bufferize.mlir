@@ -47,3 +47,27 @@ func.func private @layer(%k: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %r = tensor.insert %z into %k[%c0, %c0] : tensor<?x8xf32>
   return %r : tensor<?x8xf32>
 }
+
+// -----
+
+// Attention reads a slice of a cache in place and writes where its result belongs.
+// CHECK-LABEL: func.func @attention
+// CHECK-SAME: (%[[Q:.*]]: memref<4x?x8xf32>, %[[M:.*]]: memref<2x32x8xf32>, %[[O:.*]]: memref<4x?x8xf32>
+// CHECK-NOT: memref.alloc
+// CHECK-NOT: memref.copy
+// CHECK: %[[K:.*]] = memref.subview %[[M]]
+// CHECK: buddy.attention_into %[[Q]], %[[K]], %[[K]], %[[O]] {{.*}} -> ()
+// CHECK-NOT: memref.copy
+// CHECK: return
+func.func @attention(%qm: memref<4x?x8xf32>, %m: memref<2x32x8xf32>, %o: memref<4x?x8xf32>, %n: index) {
+  %i = arith.constant 1 : index
+  %q = bufferization.to_tensor %qm restrict : memref<4x?x8xf32> to tensor<4x?x8xf32>
+  %c = bufferization.to_tensor %m restrict : memref<2x32x8xf32> to tensor<2x32x8xf32>
+  %t = memref.dim %qm, %i : memref<4x?x8xf32>
+  %k = tensor.extract_slice %c[0, 0, 0] [2, %n, 8] [1, 1, 1] : tensor<2x32x8xf32> to tensor<2x?x8xf32>
+  %e = tensor.empty(%t) : tensor<4x?x8xf32>
+  %r = buddy.attention_into %q, %k, %k, %e {causal = "bottom_right", scale = 1.0 : f64}
+    : (tensor<4x?x8xf32>, tensor<2x?x8xf32>, tensor<2x?x8xf32>, tensor<4x?x8xf32>) -> tensor<4x?x8xf32>
+  bufferization.materialize_in_destination %r in restrict writable %o : (tensor<4x?x8xf32>, memref<4x?x8xf32>) -> ()
+  return
+}
