@@ -2,7 +2,6 @@
 
 #include "buddy/Dialect/Buddy.h"
 
-#include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -27,41 +26,8 @@ void BuddyDialect::initialize() {
       >();
 }
 
-namespace {
-/// Inputs are read where they lie, the destination is only written.
-struct BufferizeAttention
-    : bufferization::DstBufferizableOpInterfaceExternalModel<BufferizeAttention,
-                                                             AttentionIntoOp> {
-  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
-                              const bufferization::AnalysisState &) const {
-    return !cast<AttentionIntoOp>(op).isDpsInit(&operand);
-  }
-
-  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
-                          const bufferization::BufferizationOptions &options,
-                          bufferization::BufferizationState &state) const {
-    SmallVector<Value> buffers;
-    for (Value operand : op->getOperands()) {
-      FailureOr<Value> buffer =
-          bufferization::getBuffer(rewriter, operand, options, state);
-      if (failed(buffer))
-        return failure();
-      buffers.push_back(*buffer);
-    }
-    rewriter.setInsertionPoint(op);
-    AttentionIntoOp::create(rewriter, op->getLoc(), TypeRange(), buffers,
-                            op->getAttrs());
-    bufferization::replaceOpWithBufferizedValues(rewriter, op, buffers.back());
-    return success();
-  }
-};
-} // namespace
-
 void buddy::registerBuddyDialect(DialectRegistry &registry) {
   registry.insert<BuddyDialect>();
-  registry.addExtension(+[](MLIRContext *context, BuddyDialect *) {
-    AttentionIntoOp::attachInterface<BufferizeAttention>(*context);
-  });
 }
 
 LogicalResult
@@ -95,6 +61,20 @@ ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
 /// True unless both sizes are static and differ.
 static bool mayEqual(int64_t a, int64_t b) {
   return ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || a == b;
+}
+
+/// The effects of a destination-style op on buffers.
+static void
+getBufferEffects(DestinationStyleOpInterface op,
+                 SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<MemRefType>(operand.get().getType()))
+      continue;
+    if (op.isDpsInit(&operand))
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+    else
+      effects.emplace_back(MemoryEffects::Read::get(), &operand);
+  }
 }
 
 /// Checks the operands that both forms of attention have; `o` is the result's
@@ -155,14 +135,7 @@ LogicalResult AttentionIntoOp::verify() {
 
 void AttentionIntoOp::getEffects(
     SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
-  for (OpOperand &operand : (*this)->getOpOperands()) {
-    if (!isa<MemRefType>(operand.get().getType()))
-      continue;
-    MemoryEffects::Effect *effect = MemoryEffects::Read::get();
-    if (isDpsInit(&operand))
-      effect = MemoryEffects::Write::get();
-    effects.emplace_back(effect, &operand);
-  }
+  getBufferEffects(*this, effects);
 }
 
 LogicalResult SoftmaxOp::verify() {
@@ -227,21 +200,6 @@ PackingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// The effects of a destination-style op on buffers.
-static void getBufferEffects(
-    DestinationStyleOpInterface op,
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
-  for (OpOperand &operand : op->getOpOperands()) {
-    if (!isa<MemRefType>(operand.get().getType()))
-      continue;
-    if (op.isDpsInit(&operand))
-      effects.emplace_back(MemoryEffects::Write::get(), &operand);
-    else
-      effects.emplace_back(MemoryEffects::Read::get(), &operand);
-  }
-}
-
 /// Tensors with a result for each destination, or buffers without results.
 static LogicalResult verifyDestinations(DestinationStyleOpInterface op) {
   bool tensors = isa<TensorType>(op->getOperand(0).getType());
@@ -269,8 +227,7 @@ static LogicalResult verifyShape(Operation *op, Value value, StringRef what,
 }
 
 void QuantizeOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
   getBufferEffects(*this, effects);
 }
 
@@ -293,8 +250,7 @@ LogicalResult QuantizeOp::verify() {
 }
 
 void QuantizedMatmulOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
   getBufferEffects(*this, effects);
 }
 
@@ -316,8 +272,7 @@ LogicalResult QuantizedMatmulOp::verify() {
 }
 
 void QuantizedElementOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
   if (isa<MemRefType>(getWeight().getType()))
     effects.emplace_back(MemoryEffects::Read::get(), &getWeightMutable());
 }

@@ -50,12 +50,17 @@ def Buddy_AttentionOp : Buddy_Op<"attention", [Pure]> {
   let hasVerifier = 1;
 }
 
+/// An op that also exists on buffers, where it has no results.
+class Buddy_DestinationOp<string mnemonic> : Buddy_Op<mnemonic,
+    [DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let hasVerifier = 1;
+}
+
 def FloatBuffer : AnyTypeOf<[FloatTensor, MemRefOf<[F16, BF16, F32, F64]>]>;
 def MaskBuffer : AnyTypeOf<[RankedTensorOf<[I1, I8, F16, BF16, F32, F64]>,
                             MemRefOf<[I1, I8, F16, BF16, F32, F64]>]>;
 
-def Buddy_AttentionIntoOp : Buddy_Op<"attention_into", [
-    DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+def Buddy_AttentionIntoOp : Buddy_DestinationOp<"attention_into"> {
   let summary = "attention that writes its result into a destination";
   let description = [{
     `buddy.attention` on tensors with a destination, or on memrefs of any strides, where
@@ -76,7 +81,6 @@ def Buddy_AttentionIntoOp : Buddy_Op<"attention_into", [
                        F64Attr:$scale);
   let results = (outs Optional<FloatTensor>:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
-  let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() { return getInitMutable(); }
   }];
@@ -137,14 +141,6 @@ def Buddy_LayerNormOp : Buddy_Op<"layer_norm", [Pure]> {
 
 //===-- Quantised weights ---------------------------------------------------===//
 
-/// Also exists on buffers; results only on tensors.
-class Buddy_DestinationOp<string mnemonic> : Buddy_Op<mnemonic,
-    [DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let hasVerifier = 1;
-}
-
-def FloatBuffer : AnyTypeOf<[RankedTensorOf<[F16, BF16, F32, F64]>,
-                             MemRefRankOf<[F16, BF16, F32, F64], [2]>]>;
 def F32Buffer : AnyTypeOf<[RankedTensorOf<[F32]>, MemRefRankOf<[F32], [2]>]>;
 def I32Buffer : AnyTypeOf<[RankedTensorOf<[I32]>, MemRefRankOf<[I32], [2]>]>;
 def I8Buffer : AnyTypeOf<[RankedTensorOf<[I8]>, MemRefRankOf<[I8], [3]>]>;

@@ -55,8 +55,8 @@ static std::pair<int64_t, int64_t> panelVectors(const TargetInfo &target) {
 
 /// The register tile: sums in i32 and in f32 of each row and vector, the
 /// weight's vectors, its scales and minima.
-static ScheduleAttr chooseSchedule(PackingAttr packing,
-                                   const TargetInfo &target) {
+static ScheduleAttr quantizedSchedule(PackingAttr packing,
+                                      const TargetInfo &target) {
   auto [vl, nr] = panelVectors(target);
   int64_t registers = target.vectorRegisters;
   if (target.scalableVectors)
@@ -68,7 +68,7 @@ static ScheduleAttr chooseSchedule(PackingAttr packing,
       1, target.l2Bytes / 2 / std::max<int64_t>(packing.getK(), 1)));
   mc = std::clamp<int64_t>(mc, mr, 256) / mr * mr;
   return ScheduleAttr::get(packing.getContext(), mr, nr, vl, false, mc,
-                           packing.getBlock(), 1, 0, 0);
+                           packing.getBlock(), 1, 0, 0, false);
 }
 
 /// The packing of a weight [n, k], or null if the format cannot hold it.
@@ -281,7 +281,7 @@ struct PackWeights : buddy::impl::PackWeightsBase<PackWeights> {
     for (OpOperand &use : llvm::make_early_inc_range(value.getUses())) {
       if (auto product = matchRowProduct(use)) {
         rewriteProduct(rewriter, *product, value, packing,
-                       chooseSchedule(packing, target));
+                       quantizedSchedule(packing, target));
         continue;
       }
       auto extract = dyn_cast<tensor::ExtractOp>(use.getOwner());

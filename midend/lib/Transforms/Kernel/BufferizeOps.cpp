@@ -76,6 +76,8 @@ struct QuantizedElementModel
 
 void buddy::registerBufferizationModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, BuddyDialect *) {
+    AttentionIntoOp::attachInterface<DestinationModel<AttentionIntoOp>>(
+        *context);
     QuantizeOp::attachInterface<DestinationModel<QuantizeOp>>(*context);
     QuantizedMatmulOp::attachInterface<DestinationModel<QuantizedMatmulOp>>(
         *context);

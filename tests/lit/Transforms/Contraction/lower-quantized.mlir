@@ -1,7 +1,7 @@
 // RUN: buddy-opt %s --split-input-file --buddy-lower-quantized --canonicalize | FileCheck %s
 
 #packing = #buddy.packing<format = "q4_1", n = 40, k = 64, panel = 32, block = 32, bits = 4, zero = 0, mins = true, scale_bits = 16>
-#schedule = #buddy.schedule<mr = 2, nr = 2, vl = 16, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 0, pack_m = 0>
+#schedule = #buddy.schedule<mr = 2, nr = 2, vl = 16, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 0, pack_m = 0, pairs = false>
 
 // Without a byte dot product: bytes are taken apart. Two row tiles, the last panel masked.
 module attributes {buddy.target = #buddy.target<name = "x86-64-v4", triple = "x86_64-unknown-linux-gnu", cpu = "x86-64-v4", features = "", abi = "">} {
@@ -56,7 +56,7 @@ module attributes {buddy.target = #buddy.target<name = "x86-64-v4", triple = "x8
 // -----
 
 #packing = #buddy.packing<format = "q8_0", n = 64, k = 32, panel = 32, block = 32, bits = 8, zero = 128, mins = false, scale_bits = 16>
-#schedule = #buddy.schedule<mr = 4, nr = 2, vl = 16, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 0, pack_m = 0>
+#schedule = #buddy.schedule<mr = 4, nr = 2, vl = 16, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 0, pack_m = 0, pairs = false>
 
 // With one. The zero point starts the sums, and whole panels need no mask.
 module attributes {buddy.target = #buddy.target<name = "sapphirerapids", triple = "x86_64-unknown-linux-gnu", cpu = "sapphirerapids", features = "", abi = "">} {
