@@ -25,11 +25,12 @@ def reduce_to(
     dims: Sequence[int],
     inits: Sequence[tuple[Any, torch.dtype]],
     body: Callable[..., Any],
+    beside: Sequence[Tensor] = (),
 ) -> list[Tensor]:
     """Reduce over dimensions, which are dropped; several accumulators go together.
 
-    inits: start value and dtype of each accumulator. `body` gets the element (in x's dtype) and
-    the accumulators and returns the new ones.
+    inits: start value and dtype of each accumulator. `body` gets the element (in x's dtype), those
+    of the tensors `beside`, broadcast to x, and the accumulators, and returns the new ones.
     """
     kept = [i for i in range(x.rank) if i not in set(dims)]
     shape = tuple(x.shape[i] for i in kept)
@@ -40,7 +41,8 @@ def reduce_to(
     kinds = [PARALLEL if i in kept else REDUCTION for i in range(x.rank)]
     if any(dim is None for dim in x.dims):
         x = b.plain(x)
-    results = b.generic([b.operand(x, x.shape)], outputs, kinds, body)
+    operands = [b.operand(tensor, x.shape) for tensor in (x, *beside)]
+    results = b.generic(operands, outputs, kinds, body)
     return [
         Tensor.plain(value, dtype, shape) for value, (_, dtype) in zip(results, inits, strict=True)
     ]
@@ -239,21 +241,22 @@ def arg_extremum(
     if x.rank == 0:
         zero = b.full((), scalars.constant(0, torch.int64), torch.int64)
         return x, Tensor.plain(zero, torch.int64, ())
-    init = scalars.lowest(x.dtype) if largest else scalars.highest(x.dtype)
-    better = "gt" if largest else "lt"
+    # Two passes, each a plain reduction that vectorizes: the extremum, then the first index that
+    # holds it.
+    value = extremum(b, x, [dim], False, largest)
+    last = torch.iinfo(torch.int64).max
 
-    def body(value: ir.Value, best: ir.Value, where: ir.Value) -> list[ir.Value]:
+    def candidate(element: ir.Value, best: ir.Value, acc: ir.Value) -> ir.Value:
         here = arith.index_cast(ir.IntegerType.get_signless(64), loop_index(dim))
-        take = scalars.compare(better, value, best, x.dtype)
-        # The first element is taken whatever it is: the start value may equal it.
-        none_yet = scalars.compare("lt", where, scalars.constant(0, torch.int64), torch.int64)
-        take = arith.ori(take, none_yet)
+        take = scalars.compare("eq", element, best, x.dtype)
         if types.is_float(x.dtype):
-            new_nan = arith.andi(scalars.is_nan(value), scalars.logical_not(scalars.is_nan(best)))
-            take = arith.ori(take, new_nan)
-        return [arith.select(take, value, best), arith.select(take, here, where)]
+            both = arith.andi(scalars.is_nan(element), scalars.is_nan(best))
+            take = arith.ori(take, both)
+        found = arith.select(take, here, scalars.constant(last, torch.int64))
+        return scalars.minimum(torch.int64, acc, found)
 
-    value, where = reduce_to(b, x, [dim], [(init, x.dtype), (-1, torch.int64)], body)
+    best = keep_dims(value, [dim], True)
+    (where,) = reduce_to(b, x, [dim], [(last, torch.int64)], candidate, beside=[best])
     return keep_dims(value, [dim], keep), keep_dims(where, [dim], keep)
 
 
