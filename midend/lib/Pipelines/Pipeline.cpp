@@ -97,6 +97,7 @@ static void buildKernelPhase(OpPassManager &manager) {
   functions().addPass(createLowerAttention());
   functions().addPass(createLowerContractions());
   functions().addPass(createLowerQuantized());
+  functions().addPass(createFuseRows());
   functions().addPass(createLowerLoops());
   functions().addPass(memref::createFoldMemRefAliasOpsPass());
   cleanUp(manager);

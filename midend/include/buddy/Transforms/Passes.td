@@ -255,6 +255,30 @@ def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
     "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect"];
 }
 
+def FuseRows : Pass<"buddy-fuse-rows", "::mlir::func::FuncOp"> {
+  let summary = "put neighbouring ops on the same rows in one loop over rows";
+  let description = [{
+    Consecutive linalg ops on memrefs whose leading parallel dimensions have the same
+    sizes, and which touch what another of them writes only at their own row, become one
+    parallel loop over rows with an op on one row for each inside. So a row is read from
+    memory once (the sum and the scaling of a norm, the passes of a softmax), and one
+    parallel region does for all.
+
+    ```mlir
+    linalg.generic … ins(%x : memref<?x64xf32>) outs(%sum : memref<?xf32>)
+    linalg.generic … ins(%x, %sum : …) outs(%y : memref<?x64xf32>)
+    // becomes
+    omp.parallel … { omp.wsloop { omp.loop_nest (%i) … {
+      linalg.generic … ins(%x_i : memref<64xf32, …>) outs(%sum_i : memref<f32, …>)
+      linalg.generic … ins(%x_i, %sum_i : …) outs(%y_i : memref<64xf32, …>)
+    }}}
+    ```
+  }];
+  let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect"];
+}
+
 def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
   let summary = "lower linalg ops on buffers to loops, the outer ones parallel";
   let description = [{
