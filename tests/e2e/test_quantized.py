@@ -65,10 +65,11 @@ def test_logits_are_those_of_eager_with_rounded_rows(quantized: Built) -> None:
             position += count
             away = (logits - expected[position - 1]).norm() / expected[position - 1].norm()
             errors.append(float(away))
-        # Where an element lies between two steps, they may differ by one.
+        # Where an element lies between two steps, they may differ by one. A row of a cache
+        # that does shows in all logits after it, but not in those before.
         assert max(errors) < 0.03
         if len(errors) == 40:
-            assert sorted(errors)[20] < 1e-5
+            assert errors[0] < 1e-5, errors
 
 
 def test_the_program_runs(quantized: Built) -> None:
