@@ -10,9 +10,10 @@ using namespace buddy;
 
 ContractionEmitter::ContractionEmitter(OpBuilder &builder,
                                        Contraction contraction,
-                                       ScheduleAttr schedule, bool fromZero)
+                                       ScheduleAttr schedule, bool fromZero,
+                                       std::optional<Epilogue> epilogue)
     : b(contraction.op.getLoc(), builder), c(std::move(contraction)),
-      schedule(schedule), fromZero(fromZero),
+      schedule(schedule), fromZero(fromZero), epilogue(std::move(epilogue)),
       unit(schedule.getPairs() && c.multipliesBFloat16() ? 2 : 1) {
   for (Range &range : c.op.createLoopRanges(b, b.getLoc()))
     sizes.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), range.size));
@@ -26,8 +27,8 @@ ContractionEmitter::ContractionEmitter(OpBuilder &builder,
     work = mul(work, size);
   packsA = unit == 1 ? c.a.elementType() != c.accumulator
                      : !c.a.isContiguousAlong(c.red);
-  usesScratch =
-      c.c.elementType() != c.accumulator || !c.c.isContiguousAlong(c.col);
+  usesScratch = this->epilogue || c.c.elementType() != c.accumulator ||
+                !c.c.isContiguousAlong(c.col);
 }
 
 void ContractionEmitter::emit() {
@@ -44,7 +45,8 @@ void ContractionEmitter::emit() {
   // several reductions would be rounded several times.
   bool dots = schedule.getDotM() > 0 && reductionInBoth &&
               (!columnsInB || c.sizes[c.col] == 1) &&
-              (c.outerReductions.empty() || c.c.elementType() == c.accumulator);
+              (c.outerReductions.empty() ||
+               (!epilogue && c.c.elementType() == c.accumulator));
   if (columnsInB && !dots)
     makeLast(c.b, c.col);
   else if (c.b.isContiguousAlong(c.red))

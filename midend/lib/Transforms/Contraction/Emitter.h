@@ -5,6 +5,7 @@
 //   OuterProduct.cpp  vectors along columns, register tile of rows x vectors
 //   Packing.cpp       panels of B, rows of A and results in buffers of a thread
 //   DotProduct.cpp    vectors along the reduction, for few rows
+//   Epilogue.cpp      an element-wise op on the results of a task
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +13,7 @@
 #define BUDDY_LIB_TRANSFORMS_CONTRACTION_EMITTER_H
 
 #include "Contraction.h"
+#include "Epilogue.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -20,11 +22,13 @@ namespace buddy {
 class ContractionEmitter {
 public:
   /// `fromZero`: what C holds before is not read, the sums start from zero.
+  /// With an epilogue, its output is written, and C is undefined afterwards.
   ContractionEmitter(mlir::OpBuilder &builder, Contraction contraction,
-                     ScheduleAttr schedule, bool fromZero);
+                     ScheduleAttr schedule, bool fromZero,
+                     std::optional<Epilogue> epilogue);
 
   /// Emits the loops at the builder's insertion point. If the reduction is
-  /// empty, C is not touched, even with `fromZero`.
+  /// empty, C is not touched, even with `fromZero`; there may be no epilogue.
   void emit();
 
 private:
@@ -182,10 +186,16 @@ private:
   void emitDotTile(Value row, int64_t rows, Value col, int64_t cols,
                    Value isFirst);
 
+  //===-- Epilogue.cpp ----------------------------------------------------===//
+  /// The epilogue on a task's sums, in the scratch buffer, which starts at
+  /// (firstRow, firstCol) of C, or in C if there is none.
+  void emitEpilogue(Value firstRow, Value endRow, Value firstCol, Value endCol);
+
   mlir::ImplicitLocOpBuilder b;
   Contraction c;
   ScheduleAttr schedule;
   bool fromZero;
+  std::optional<Epilogue> epilogue;
   int64_t unit;       ///< Elements of the reduction in a multiply-add: 1 or 2.
   Values sizes;       ///< Of each loop dimension.
   Values outer;       ///< Current iteration of each outer loop dimension.
@@ -198,7 +208,8 @@ private:
   bool packsA = false;
   /// Between blocks of the reduction, sums are kept in a scratch buffer of
   /// accumulators instead of C: those that are rounded, so that it happens
-  /// once, and those not contiguous along columns.
+  /// once, those not contiguous along columns, and those that an epilogue takes
+  /// from there.
   bool usesScratch = false;
   Value packedA, scratchC;          ///< Buffers of the current task.
   Value scratchStart, scratchWidth; ///< Columns that scratchC holds.

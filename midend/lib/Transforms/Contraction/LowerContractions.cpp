@@ -50,10 +50,8 @@ static linalg::LinalgOp findZeroFill(linalg::LinalgOp op) {
   return {};
 }
 
-/// Sums start from zero by themselves, unless they have no terms: then the fill
-/// stays.
-static void removeFill(RewriterBase &rewriter, linalg::LinalgOp fill,
-                       linalg::LinalgOp op) {
+/// Whether the contraction's sums have no terms, as an i1.
+static Value isEmpty(RewriterBase &rewriter, linalg::LinalgOp op) {
   Location loc = op.getLoc();
   Value terms = arith::ConstantIndexOp::create(rewriter, loc, 1);
   for (auto [range, type] : llvm::zip(op.createLoopRanges(rewriter, loc),
@@ -62,42 +60,79 @@ static void removeFill(RewriterBase &rewriter, linalg::LinalgOp fill,
       terms = rewriter.createOrFold<arith::MulIOp>(
           loc, terms,
           getValueOrCreateConstantIndexOp(rewriter, loc, range.size));
-  Value empty = rewriter.createOrFold<arith::CmpIOp>(
+  return rewriter.createOrFold<arith::CmpIOp>(
       loc, arith::CmpIPredicate::eq, terms,
       arith::ConstantIndexOp::create(rewriter, loc, 0));
-  std::optional<int64_t> known = getConstantIntValue(empty);
-  if (!known)
-    scf::IfOp::create(rewriter, loc, empty, [&](OpBuilder &, Location) {
-      rewriter.clone(*fill);
-      scf::YieldOp::create(rewriter, loc);
-    });
-  else if (*known)
-    rewriter.clone(*fill);
-  rewriter.eraseOp(fill);
 }
 
 namespace {
 struct LowerContractions
     : buddy::impl::LowerContractionsBase<LowerContractions> {
+  struct Job {
+    Contraction contraction;
+    ScheduleAttr schedule;
+    linalg::LinalgOp fill; ///< Null: C is not zero before.
+    std::optional<Epilogue> epilogue;
+  };
+
   void runOnOperation() override {
-    SmallVector<std::pair<linalg::LinalgOp, ScheduleAttr>> ops;
+    std::vector<Job> jobs;
     getOperation().walk([&](linalg::LinalgOp op) {
       auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttr);
-      if (schedule && op.hasPureBufferSemantics())
-        ops.emplace_back(op, schedule);
+      if (!schedule || !op.hasPureBufferSemantics())
+        return;
+      if (std::optional<Contraction> c = Contraction::match(op))
+        jobs.push_back({*c, schedule, findZeroFill(op), std::nullopt});
     });
-    IRRewriter rewriter(&getContext());
-    for (auto [op, schedule] : ops) {
-      std::optional<Contraction> c = Contraction::match(op);
-      if (!c)
-        continue;
-      rewriter.setInsertionPoint(op);
-      linalg::LinalgOp fill = findZeroFill(op);
-      ContractionEmitter(rewriter, *c, schedule, bool(fill)).emit();
-      if (fill)
-        removeFill(rewriter, fill, op);
-      rewriter.eraseOp(op);
+    // All are found before one is lowered, while the ops in between are still
+    // ones whose effects are known. Each op is the epilogue of one contraction.
+    DenseSet<Operation *> taken;
+    for (Job &job : jobs) {
+      job.epilogue = Epilogue::find(job.contraction);
+      if (job.epilogue && !taken.insert(job.epilogue->op).second)
+        job.epilogue = std::nullopt;
     }
+    IRRewriter rewriter(&getContext());
+    for (Job &job : jobs)
+      lower(rewriter, job);
+  }
+
+  static void lower(RewriterBase &rewriter, Job &job) {
+    linalg::LinalgOp op = job.contraction.op;
+    Operation *last = job.epilogue ? job.epilogue->op.getOperation() : op;
+    rewriter.setInsertionPoint(last);
+    // An empty sum is zero, or what C is, and its epilogue is applied to that:
+    // the fill and the epilogue stay for it.
+    Value empty = isEmpty(rewriter, op);
+    auto withoutTerms = [&](OpBuilder &b) {
+      if (job.fill)
+        b.clone(*job.fill);
+      if (job.epilogue)
+        b.clone(*job.epilogue->op);
+    };
+    auto withTerms = [&](OpBuilder &b) {
+      ContractionEmitter(b, job.contraction, job.schedule, bool(job.fill),
+                         job.epilogue)
+          .emit();
+    };
+    std::optional<int64_t> known = getConstantIntValue(empty);
+    if (!job.fill && !job.epilogue) {
+      withTerms(rewriter);
+    } else if (known) {
+      *known ? withoutTerms(rewriter) : withTerms(rewriter);
+    } else {
+      auto branch = scf::IfOp::create(rewriter, op.getLoc(), empty,
+                                      /*withElseRegion=*/true);
+      OpBuilder then = branch.getThenBodyBuilder();
+      withoutTerms(then);
+      OpBuilder otherwise = branch.getElseBodyBuilder();
+      withTerms(otherwise);
+    }
+    if (job.fill)
+      rewriter.eraseOp(job.fill);
+    if (job.epilogue)
+      rewriter.eraseOp(job.epilogue->op);
+    rewriter.eraseOp(op);
   }
 };
 } // namespace

@@ -117,7 +117,8 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
         packedA = packsA ? stackBuffer(rows * schedule.getKc(), packedType())
                          : Value();
         scratchC = Value();
-        if (usesScratch && !(oneBlock && c.c.isContiguousAlong(c.col)))
+        if (epilogue ||
+            (usesScratch && !(oneBlock && c.c.isContiguousAlong(c.col))))
           scratchC =
               buffer(thin ? kStreamedPanels : schedule.getMc(), c.accumulator);
         scratchStart = firstCol;
@@ -167,6 +168,8 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
             });
           });
         });
+        if (epilogue)
+          emitEpilogue(firstRow, endRow, firstCol, endCol);
       });
 }
 
@@ -213,6 +216,8 @@ void ContractionEmitter::emitTile(const Panel &panel, const Block &block,
   else
     sums = before();
   sums = emitReductionLoop(panel, block, row, rows, sums);
+  if (epilogue)
+    return storeSums(panel, block, row, rows, sums);
   if (!usesScratch)
     return storeResults(panel, block, row, rows, sums);
   ifElse(

@@ -438,6 +438,9 @@ void LoopEmitter::emit() {
   }
   if (parallel.empty())
     return emitPoint(Step());
+  // Part of a parallel loop's task: on the thread that runs it.
+  if (op->getParentOfType<omp::ParallelOp>())
+    return emitParallel(parallel);
 
   // The last parallel dimension is the contiguous one as a rule: it stays
   // inside for vectors, unless rows are reduced inside it.
