@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from . import types
 from .builder import Builder
 from .errors import Unsupported
 from .signature import ArgInfo, OutputInfo
-from .symbols import as_dim, as_dims, is_contiguous, static
+from .symbols import as_dim, as_dims, is_contiguous, same, static
 from .values import Tensor
 
 
@@ -28,10 +30,39 @@ class Bases:
             self._by_storage.setdefault(meta.untyped_storage()._cdata, (meta, arg))
 
     def is_whole(self, meta: torch.Tensor) -> bool:
-        """Tell whether a tensor starts where its storage does and is contiguous."""
-        return as_dim(meta.storage_offset()) == 0 and is_contiguous(
-            as_dims(meta.shape), as_dims(meta.stride())
+        """Tell whether a tensor is contiguous and all of its storage."""
+        shape = as_dims(meta.shape)
+        size = as_dim(meta.untyped_storage().nbytes())
+        return (
+            as_dim(meta.storage_offset()) == 0
+            and is_contiguous(shape, as_dims(meta.stride()))
+            and same(size, math.prod(shape) * meta.element_size())
         )
+
+    def find_whole(
+        self, results: Sequence[torch.fx.Node], nodes: Iterable[torch.fx.Node]
+    ) -> list[torch.fx.Node]:
+        """Return the tensors that several results are parts of, themselves no results.
+
+        As outputs of their own the parts would no longer share memory, as they do in PyTorch.
+        """
+        parts: dict[int, set[torch.fx.Node]] = {}
+        for result in results:
+            meta = result.meta["val"]
+            key = meta.untyped_storage()._cdata
+            if self._enabled and key not in self._by_storage:
+                parts.setdefault(key, set()).add(result)
+        shared = {key for key, group in parts.items() if len(group) > 1}
+        found = []
+        for node in nodes if shared else ():
+            meta = node.meta.get("val")
+            if not isinstance(meta, torch.Tensor) or not self.is_whole(meta):
+                continue
+            key = meta.untyped_storage()._cdata
+            if key in shared and any(r.meta["val"].dtype == meta.dtype for r in parts[key]):
+                shared.remove(key)
+                found.append(node)
+        return found
 
     def find(self, meta: torch.Tensor) -> OutputInfo | None:
         """Return the result as a view of an argument, if it is one."""

@@ -54,10 +54,11 @@ class FunctionImporter:
         mutations: dict[int, str],
         alias_outputs: bool = True,
         ranges: Mapping[sympy.Symbol, Range] | None = None,
+        may_copy: bool = False,
     ):
         self.gm, self.specs, self.name = gm, list(args), name
         self.primary_dialect, self.mutations = primary_dialect, mutations
-        self.alias_outputs = alias_outputs
+        self.alias_outputs, self.may_copy = alias_outputs, may_copy
         self.ranges = dict(ranges or {})
         nodes = list(gm.graph.nodes)
         self.placeholders = [node for node in nodes if node.op == "placeholder"]
@@ -65,6 +66,8 @@ class FunctionImporter:
         self.body_nodes = [n for n in nodes if n.op not in ("placeholder", "output")]
         self.env: dict[torch.fx.Node, Any] = {}
         self.args: list[ArgInfo] = []
+        # Nodes that are no results, but whose memory several results share, and their outputs.
+        self.shared: dict[torch.fx.Node, int] = {}
         self._values: list[ir.Value] = []
 
     # ---- checks before anything is built --------------------------------------------------
@@ -187,6 +190,14 @@ class FunctionImporter:
                 if result.target is not aten.copy_.default and bases.find(meta) is None:
                     produced[result] = self._add_output(meta)
                     bases.add(meta, produced[result])
+        tensors = [
+            r
+            for r in kept
+            if isinstance(r, torch.fx.Node) and isinstance(r.meta.get("val"), torch.Tensor)
+        ]
+        for node in bases.find_whole(tensors, self.body_nodes):
+            self.shared[node] = self._add_output(node.meta["val"])
+            bases.add(node.meta["val"], self.shared[node])
         for result in kept:
             meta = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
             if result is None or (isinstance(result, torch.fx.Node) and meta is None):
@@ -216,6 +227,8 @@ class FunctionImporter:
         with ir.InsertionPoint(module.body):
             function = func.FuncOp(self.name, (arg_types, []))
         function.attributes["buddy.entry"] = ir.UnitAttr.get()
+        if self.may_copy:
+            function.attributes["buddy.may_copy"] = ir.UnitAttr.get()
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(
             [argument_attributes(info) for info in self.args]
         )
@@ -396,6 +409,8 @@ class FunctionImporter:
                 assert output.arg is not None
                 done.add(output.arg)
                 stores.append((self._boundary_value(self.env[result], output.arg), output.arg))
+        for node, arg in self.shared.items():
+            stores.append((self._boundary_value(self.env[node], arg), arg))
         states = {
             info.placeholder: i for i, info in enumerate(self.args) if info.placeholder in written
         }

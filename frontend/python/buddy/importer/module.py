@@ -84,6 +84,7 @@ class ModuleBuilder:
         mutations: Mapping[int, str] | None = None,
         alias_outputs: bool = True,
         ranges: Mapping[sympy.Symbol, Range] | None = None,
+        may_copy: bool = False,
     ) -> FunctionInfo:
         """Import a graph as the entry point `name`.
 
@@ -96,6 +97,8 @@ class ModuleBuilder:
         alias_outputs: results that share memory with an argument are "view" results, as
             AOTAutograd's contract wants; otherwise they are copied into outputs of their own.
         ranges: bounds of symbolic sizes; a call outside of them returns an error at once.
+        may_copy: a program that copies a weight or a state whole is compiled as it is; else that
+            is an error.
 
         Raises `UnsupportedOpsError` with every missing op, `ImportGraphError` on a bad graph or
         argument list; nothing is added then.
@@ -104,7 +107,14 @@ class ModuleBuilder:
             raise ValueError(f"two entry points named {name}")
         with self._context, ir.Location.unknown():
             importer = FunctionImporter(
-                gm, args, name, primary_dialect, dict(mutations or {}), alias_outputs, ranges
+                gm,
+                args,
+                name,
+                primary_dialect,
+                dict(mutations or {}),
+                alias_outputs,
+                ranges,
+                may_copy,
             )
             info = importer.run(self._module)
         self._functions[name] = info
@@ -126,7 +136,11 @@ def import_graph(
     name: str,
     primary_dialect: Dialect = "linalg",
 ) -> ImportedModule:
-    """Import one graph as a module with one entry point; see `ModuleBuilder.add_function`."""
+    """Import one graph as a module with one entry point; see `ModuleBuilder.add_function`.
+
+    It may copy its arguments: the graph is what a user wrote for PyTorch, not a model that was
+    made to keep its caches in place.
+    """
     builder = ModuleBuilder()
-    builder.add_function(gm, args, name=name, primary_dialect=primary_dialect)
+    builder.add_function(gm, args, name=name, primary_dialect=primary_dialect, may_copy=True)
     return builder.finish()

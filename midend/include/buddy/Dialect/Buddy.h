@@ -27,6 +27,8 @@ namespace buddy {
 
 /// Unit attribute of a function that becomes an exported entry point.
 inline constexpr llvm::StringLiteral kEntryAttr = "buddy.entry";
+/// Unit attribute of an entry point that may copy weights and states whole.
+inline constexpr llvm::StringLiteral kMayCopyAttr = "buddy.may_copy";
 /// Argument attributes: role, name, offset in the weights file, symbolic shape.
 inline constexpr llvm::StringLiteral kKindAttr = "buddy.kind";
 inline constexpr llvm::StringLiteral kNameAttr = "buddy.name";

@@ -1,4 +1,18 @@
 //===- Bufferize.cpp - one-shot bufferization in place --------------------===//
+//
+// Enters: functions on tensors whose arguments are memrefs, read by `to_tensor`
+// and written by `materialize_in_destination` (docs/architecture.md, 2).
+// Leaves: the same on memrefs, each result computed where it belongs if that
+// destroys nothing that is still read.
+//
+// Upstream's analysis sees tensors only. A materialization into a memref and
+// the `to_tensor` of the same memref are unrelated to it, and one into a tensor
+// is forced into place, whatever is read after. So each destination becomes one
+// tensor here, and a result is stored in it by a plain `linalg.copy`, which the
+// analysis treats like any other op: in place if it may, else in a buffer of
+// its own that is copied at the function's end.
+//
+//===----------------------------------------------------------------------===//
 
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
@@ -71,6 +85,167 @@ static void unshareDestinations(ModuleOp module, RewriterBase &rewriter) {
 }
 
 namespace {
+/// What a function does with the memory of one of its arguments.
+struct ArgumentMemory {
+  ToTensorOp tensor;
+  MaterializeInDestinationOp store;
+};
+} // namespace
+
+/// Returns what is done with an argument's memory, or nothing if it is used in
+/// other ways than to be read as one tensor, then written once.
+static std::optional<ArgumentMemory> findMemory(BlockArgument arg) {
+  ArgumentMemory memory;
+  for (Operation *user : arg.getUsers()) {
+    if (isa<memref::DimOp>(user))
+      continue;
+    auto tensor = dyn_cast<ToTensorOp>(user);
+    auto store = dyn_cast<MaterializeInDestinationOp>(user);
+    if (user->getBlock() != arg.getOwner())
+      return std::nullopt;
+    if (tensor && tensor.getRestrict() && !memory.tensor)
+      memory.tensor = tensor;
+    else if (store && store.getRestrict() && !memory.store)
+      memory.store = store;
+    else
+      return std::nullopt;
+  }
+  if (memory.tensor && memory.store &&
+      (!memory.tensor.getWritable() ||
+       memory.store->isBeforeInBlock(memory.tensor)))
+    return std::nullopt;
+  return memory;
+}
+
+/// The value that `v` is a view of.
+static Value viewedValue(Value v) {
+  while (Operation *op = v.getDefiningOp()) {
+    if (!isa<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
+             tensor::ExpandShapeOp, tensor::CastOp>(op))
+      break;
+    v = op->getOperand(0);
+  }
+  return v;
+}
+
+/// Splits a materialization in two: the store, which the analysis may or may
+/// not let happen in place, and the materialization of what it made.
+static linalg::CopyOp splitStore(MaterializeInDestinationOp op, Value tensor,
+                                 RewriterBase &rewriter) {
+  rewriter.setInsertionPoint(op);
+  Value source = op.getSource();
+  if (source.getType() != tensor.getType())
+    source =
+        tensor::CastOp::create(rewriter, op.getLoc(), tensor.getType(), source);
+  auto store = linalg::CopyOp::create(rewriter, op.getLoc(), source, tensor);
+  op.getSourceMutable().assign(store.getResult(0));
+  Operation *end = op->getBlock()->getTerminator();
+  if (llvm::all_of(op->getUsers(),
+                   [&](Operation *user) { return user == end; }))
+    op->moveBefore(end);
+  return store;
+}
+
+/// Rewrites what is written to arguments, with %t the one tensor of %arg:
+///
+///   materialize_in_destination %v in restrict writable %arg
+///
+/// becomes
+///
+///   %u = linalg.copy ins(%v) outs(%t)
+///   materialize_in_destination %u in writable %arg   // at the function's end
+///
+/// If %u is %t in place, the second op copies %arg to itself and goes away; it
+/// says that %u is what the memory holds at the end. Arguments used in any
+/// other way are left as they are.
+static SmallVector<linalg::CopyOp> tieDestinations(func::FuncOp function,
+                                                   RewriterBase &rewriter) {
+  SmallVector<linalg::CopyOp> stores;
+  if (function.isExternal() || !function.getBody().hasOneBlock())
+    return stores;
+  Block &body = function.getBody().front();
+  for (BlockArgument arg : body.getArguments()) {
+    if (!isa<MemRefType>(arg.getType()))
+      continue;
+    std::optional<ArgumentMemory> memory = findMemory(arg);
+    if (!memory || !memory->store)
+      continue;
+    if (memory->tensor) {
+      memory->tensor->moveBefore(&body, body.begin());
+      continue;
+    }
+    // An output. If it gets what an argument holds, it gets it at once, so that
+    // the argument can be updated in place after.
+    Operation *source =
+        viewedValue(memory->store.getSource()).getDefiningOp<ToTensorOp>();
+    if (source && source->getBlock() == &body)
+      memory->store->moveAfter(memory->store.getSource().getDefiningOp());
+    rewriter.setInsertionPointToStart(&body);
+    auto type = cast<MemRefType>(arg.getType());
+    ToTensorOp::create(
+        rewriter, memory->store.getLoc(),
+        RankedTensorType::get(type.getShape(), type.getElementType()), arg,
+        /*restrict=*/true, /*writable=*/true);
+  }
+  auto all = llvm::to_vector(body.getOps<MaterializeInDestinationOp>());
+  for (MaterializeInDestinationOp op : all) {
+    auto arg = dyn_cast<BlockArgument>(op.getDest());
+    if (!arg || arg.getOwner() != &body)
+      continue;
+    Value tensor = arg;
+    if (isa<BaseMemRefType>(arg.getType())) {
+      std::optional<ArgumentMemory> memory = findMemory(arg);
+      if (!memory || !memory->tensor)
+        continue;
+      tensor = memory->tensor.getResult();
+      op.setRestrict(false);
+    }
+    stores.push_back(splitStore(op, tensor, rewriter));
+  }
+  return stores;
+}
+
+/// Computes what is stored in a destination there, from the empty tensor that
+/// the computation started with on, where upstream's elimination does the same
+/// for insertions. The analysis of the result decides whether that may be.
+static void computeInDestinations(ArrayRef<linalg::CopyOp> stores,
+                                  OneShotAnalysisState &state,
+                                  RewriterBase &rewriter) {
+  TraversalConfig config;
+  config.followEquivalentOnly = true;
+  config.followInPlaceOnly = true;
+  config.followSameTypeOrCastsOnly = true;
+  config.alwaysIncludeLeaves = false;
+  for (linalg::CopyOp store : stores) {
+    OpOperand *source = store.getDpsInputOperand(0);
+    Value destination = store.getDpsInitOperand(0)->get();
+    SetVector<Value> empties = state.findValueInReverseUseDefChain(
+        source,
+        [](Value v) { return bool(v.getDefiningOp<tensor::EmptyOp>()); },
+        config);
+    for (Value empty : empties) {
+      Value replacement = destination;
+      if (empty.getType() != destination.getType()) {
+        rewriter.setInsertionPoint(empty.getDefiningOp());
+        replacement = tensor::CastOp::create(rewriter, empty.getLoc(),
+                                             empty.getType(), destination);
+      }
+      rewriter.replaceOp(empty.getDefiningOp(), replacement);
+      state.resetCache();
+    }
+  }
+}
+
+/// Refuses what is not a slice: stores have been seen to, and of a memref the
+/// analysis would not know what else reads it.
+static Value sliceOf(RewriterBase &rewriter, SubsetInsertionOpInterface op,
+                     tensor::EmptyOp empty, Operation *user) {
+  if (isa<MaterializeInDestinationOp>(op.getOperation()))
+    return {};
+  return buildSubsetExtraction(rewriter, op, empty, user);
+}
+
+namespace {
 struct Bufferize : buddy::impl::BufferizeBase<Bufferize> {
   void runOnOperation() override {
     OneShotBufferizationOptions options;
@@ -82,18 +257,31 @@ struct Bufferize : buddy::impl::BufferizeBase<Bufferize> {
     IRRewriter rewriter(&getContext());
     unshareDestinations(getOperation(), rewriter);
     // Results that end in a destination are computed there.
-    OneShotAnalysisState state(getOperation(), options);
     bool failed = false;
     for (auto fn : getOperation().getOps<func::FuncOp>()) {
+      SmallVector<linalg::CopyOp> stores = tieDestinations(fn, rewriter);
       OneShotAnalysisState fnState(fn, options);
-      if (mlir::failed(analyzeOp(fn, fnState)) ||
-          mlir::failed(eliminateEmptyTensors(rewriter, fn, fnState)))
+      if (mlir::failed(analyzeOp(fn, fnState))) {
+        failed = true;
+        continue;
+      }
+      computeInDestinations(stores, fnState, rewriter);
+      if (mlir::failed(eliminateEmptyTensors(rewriter, fn, fnState, sliceOf)))
         failed = true;
     }
     BufferizationState bufferizationState;
     if (failed || mlir::failed(runOneShotModuleBufferize(
                       getOperation(), options, bufferizationState)))
-      signalPassFailure();
+      return signalPassFailure();
+    // What later passes look for; one of a buffer to itself folds.
+    getOperation().walk([&](linalg::CopyOp copy) {
+      Value from = copy.getInputs()[0], to = copy.getOutputs()[0];
+      if (!copy.hasPureBufferSemantics() ||
+          getElementTypeOrSelf(from) != getElementTypeOrSelf(to))
+        return;
+      rewriter.setInsertionPoint(copy);
+      rewriter.replaceOpWithNewOp<memref::CopyOp>(copy, from, to);
+    });
   }
 };
 } // namespace

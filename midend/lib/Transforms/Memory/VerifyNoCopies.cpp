@@ -4,6 +4,8 @@
 // Nothing is changed. A copy is a memref.copy, or a linalg op that only yields
 // its input and reads each element once, into a buffer that was allocated for
 // it. Vectors are let pass: a bias that starts an accumulation costs a row.
+// So are copies that the program's meaning asks for, since the old value is
+// needed after a write, and functions that say `buddy.may_copy`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,6 +70,71 @@ static Value copyTarget(Operation *op, Value source) {
 }
 
 namespace {
+/// An op that reads or writes a buffer or a part of it.
+struct Access {
+  Operation *op;
+  bool reads, writes, whole;
+};
+} // namespace
+
+static void collectAccesses(Value value, bool whole,
+                            SmallVectorImpl<Access> &accesses) {
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (auto view = dyn_cast<ViewLikeOpInterface>(user);
+        view && view.getViewSource() == value) {
+      auto slice = dyn_cast<memref::SubViewOp>(user);
+      for (Value result : user->getResults())
+        if (isa<BaseMemRefType>(result.getType()))
+          collectAccesses(result, whole && !(slice && isPart(slice)), accesses);
+      continue;
+    }
+    if (isMemoryEffectFree(user) && user->getNumRegions() == 0)
+      continue;
+    // What an op with effects of unknown kind does is any of them.
+    Access access{user, true, true, whole};
+    if (auto known = dyn_cast<MemoryEffectOpInterface>(user)) {
+      SmallVector<MemoryEffects::EffectInstance> effects;
+      known.getEffectsOnValue(value, effects);
+      access.reads = access.writes = false;
+      for (const MemoryEffects::EffectInstance &effect : effects) {
+        access.reads |= isa<MemoryEffects::Read>(effect.getEffect());
+        access.writes |= isa<MemoryEffects::Write>(effect.getEffect());
+      }
+    }
+    accesses.push_back(access);
+  }
+}
+
+/// True if `copy` of `source` into `target` keeps apart two values that are
+/// needed at the same time: the source is overwritten, and the copy read after;
+/// or the copy is changed, and the source read after. There all of the source
+/// must be read: a write of one part leaves the others as they were.
+static bool isNeeded(Operation *copy, Value source, Value target) {
+  DenseMap<Operation *, unsigned> order;
+  copy->getParentOfType<func::FuncOp>().walk<WalkOrder::PreOrder>(
+      [&](Operation *op) { order[op] = order.size(); });
+  auto isBefore = [&](Operation *a, Operation *b) {
+    return order.lookup(a) < order.lookup(b);
+  };
+  SmallVector<Access> ofSource, ofTarget;
+  collectAccesses(origin(source), true, ofSource);
+  collectAccesses(origin(target), true, ofTarget);
+  auto readAfterWrite = [&](ArrayRef<Access> written, ArrayRef<Access> read,
+                            bool wholeOnly) {
+    return llvm::any_of(written, [&](const Access &write) {
+      return write.writes && isBefore(copy, write.op) &&
+             llvm::any_of(read, [&](const Access &later) {
+               return later.reads && (later.whole || !wholeOnly) &&
+                      isBefore(write.op, later.op);
+             });
+    });
+  };
+  return readAfterWrite(ofSource, ofTarget, /*wholeOnly=*/false) ||
+         readAfterWrite(ofTarget, ofSource, /*wholeOnly=*/true);
+}
+
+namespace {
 struct VerifyNoCopies : buddy::impl::VerifyNoCopiesBase<VerifyNoCopies> {
   /// Follows the views of `root` from `value`, which is the whole of it.
   void follow(Value value, StringRef kind, StringRef name) {
@@ -93,7 +160,8 @@ struct VerifyNoCopies : buddy::impl::VerifyNoCopiesBase<VerifyNoCopies> {
       Value target = copyTarget(user, value);
       auto type = cast<BaseMemRefType>(value.getType());
       if (target && type.hasRank() && type.getShape().size() > 1 &&
-          origin(target).getDefiningOp<memref::AllocOp>()) {
+          origin(target).getDefiningOp<memref::AllocOp>() &&
+          !isNeeded(user, value, target)) {
         user->emitError("the whole of ")
             << kind << " '" << name
             << "' is copied; read it in place, or pass it as an input";
@@ -106,7 +174,7 @@ struct VerifyNoCopies : buddy::impl::VerifyNoCopiesBase<VerifyNoCopies> {
     SymbolTable table(getOperation());
     symbols = &table;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (function.isExternal())
+      if (function.isExternal() || function->hasAttr(kMayCopyAttr))
         continue;
       for (BlockArgument arg : function.getArguments()) {
         auto kind = function.getArgAttrOfType<StringAttr>(arg.getArgNumber(),
