@@ -39,6 +39,7 @@ aten = torch.ops.aten
 REPOSITORY = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("BUDDY_BUILD_DIR", REPOSITORY / "build"))
 LLVM = Path(os.environ.get("BUDDY_LLVM_DIR", "/usr/lib/llvm-22"))
+COMPILE_TIMEOUT = 300  # seconds, for compilations that would never end
 CONTEXT_SIZE, ABI_VERSION, MESSAGE_OFFSET = 512, 1, 80
 
 _UPSTREAM = (
@@ -182,6 +183,7 @@ def _buddy_runner(module: ImportedModule, info: FunctionInfo) -> Callable[[list[
         [BUILD / "bin" / "buddy-opt", "--buddy-pipeline=target=native", source],
         capture_output=True,
         check=False,
+        timeout=COMPILE_TIMEOUT,
     )
     assert lowered.returncode == 0, lowered.stderr.decode() + "\n" + module.text()
     linked = subprocess.run(
@@ -189,6 +191,7 @@ def _buddy_runner(module: ImportedModule, info: FunctionInfo) -> Callable[[list[
         input=lowered.stdout,
         capture_output=True,
         check=False,
+        timeout=COMPILE_TIMEOUT,
     )
     assert linked.returncode == 0, linked.stderr.decode()
     loaded = ctypes.CDLL(library)

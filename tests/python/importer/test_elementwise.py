@@ -216,3 +216,18 @@ def test_creation():
         )
 
     compare(function, torch.randn(4, 5), dynamic=True, more=[[torch.randn(7, 3)]])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize("shapes", [((1,), (3,)), ((3,), (1,)), ((7, 1), (33,)), ((), (5,))])
+def test_integer_powers_of_broadcast_operands(dtype, shapes):
+    low = 0 if dtype is torch.uint8 else -4
+    base, exponent = (torch.randint(low, 7, shape, dtype=dtype) for shape in shapes)
+    compare(torch.pow, base, exponent)
+
+
+def test_large_constant_integer_powers():
+    def function(x, y):
+        return (x**1000003 + y, x ** (2**31 - 1) + y, torch.pow(torch.tensor(3), y), x**64)
+
+    compare(function, torch.tensor([-3]), torch.arange(5))

@@ -67,6 +67,15 @@ def product(dims: Iterable[Dim]) -> Dim:
     return as_dim(sympy.expand(result)) if isinstance(result, sympy.Expr) else result
 
 
+def at_least_zero(dim: Dim) -> Dim:
+    """Return the larger of a number, whose sign need not be known, and 0."""
+    if isinstance(dim, int):
+        return max(dim, 0)
+    if dim.is_nonpositive:
+        return 0
+    return dim if dim.is_nonnegative else tsf.Max(0, dim)
+
+
 def static(dim: Dim) -> int:
     """Return the size as a static dimension of an MLIR type."""
     return dim if isinstance(dim, int) else DYNAMIC

@@ -12,7 +12,7 @@ from mlir.dialects import arith
 from .. import scalars, shapes, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
 from ..registry import lowers, overload
-from ..symbols import Dim, as_dim
+from ..symbols import Dim, as_dim, at_least_zero
 from ..values import Tensor
 from .contraction import add_bias
 from .view import gather_elements, pad_tensor
@@ -181,15 +181,20 @@ def _pool_operands(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
+    ceil_mode: bool,
     fill: Any,
 ) -> tuple[Tensor, list[tuple[ir.Value, ir.AffineMap]], list[str], ir.AffineMap]:
-    """Pad the input to what all windows cover; return it, inputs, iterators and result map."""
+    """Pad the input for all windows; return it, inputs, iterators and result map.
+
+    Elements that no window reaches stay where they are: nothing reads them. A window goes past the
+    padding with ceil_mode only.
+    """
     spatial = len(kernel)
     lead = x.rank - spatial
-    high: list[Dim] = [0] * lead
-    for i in range(spatial):
+    high: list[Dim] = [0] * lead + list(padding)
+    for i in range(spatial if ceil_mode else 0):
         covered = (shape[lead + i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
-        high.append(as_dim(covered - padding[i] - x.shape[lead + i]))
+        high[lead + i] = at_least_zero(as_dim(covered - padding[i] - x.shape[lead + i]))
     low = [0] * lead + list(padding)
     padded = pad_tensor(b, b.plain(x), low, high, scalars.constant(fill, x.dtype))
     dims = [ir.AffineDimExpr.get(i) for i in range(x.rank + spatial)]
@@ -223,7 +228,7 @@ def _max_pool(
     padding, dilation = _spread(padding, spatial), _spread(dilation, spatial)
     shape = b.result_shape(0)
     _, inputs, kinds, result_map = _pool_operands(
-        b, x, shape, kernel, stride, padding, dilation, scalars.lowest(x.dtype)
+        b, x, shape, kernel, stride, padding, dilation, ceil_mode, scalars.lowest(x.dtype)
     )
     lowest = scalars.constant(scalars.lowest(x.dtype), x.dtype)
     best = (b.full(shape, lowest, x.dtype), result_map)
@@ -282,7 +287,7 @@ def _avg_pool(
     padding = _spread(padding, spatial)
     shape, compute = b.result_shape(), types.opmath(x.dtype)
     _, inputs, kinds, result_map = _pool_operands(
-        b, x, shape, kernel, stride, padding, [1] * spatial, 0
+        b, x, shape, kernel, stride, padding, [1] * spatial, ceil_mode, 0
     )
     zero = scalars.constant(0, compute)
     (total,) = b.generic(

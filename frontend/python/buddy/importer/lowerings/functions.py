@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 from mlir import ir
-from mlir.dialects import arith, math
+from mlir.dialects import arith, math, scf
 
 from .. import scalars, types
 
@@ -167,13 +167,21 @@ def integer_power(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.
     one, zero = scalars.constant(1, dtype), scalars.constant(0, dtype)
     if dtype is torch.bool:
         return arith.ori(base, scalars.logical_not(exponent))
-    result, factor, rest = one, base, exponent
-    for bit in range(types.bit_width(dtype)):
+    # A loop, not a chain of 63 squarings: LLVM's loop vectorizer looks at every path through such
+    # a chain where the base stays the same.
+    kinds = [base.type] * 3
+    loop = scf.WhileOp(kinds, [one, base, exponent])
+    for region in (loop.before, loop.after):
+        region.blocks.append(*kinds)
+    with ir.InsertionPoint(loop.before.blocks[0]):
+        result, factor, rest = loop.before.blocks[0].arguments
+        scf.ConditionOp(scalars.compare("ne", rest, zero, dtype), [result, factor, rest])
+    with ir.InsertionPoint(loop.after.blocks[0]):
+        result, factor, rest = loop.after.blocks[0].arguments
         odd = scalars.compare("ne", arith.andi(rest, one), zero, dtype)
         result = arith.select(odd, arith.muli(result, factor), result)
-        if bit + 1 < types.bit_width(dtype):
-            factor = arith.muli(factor, factor)
-            rest = arith.shrui(rest, one)
+        scf.YieldOp([result, arith.muli(factor, factor), arith.shrui(rest, one)])
+    result = loop.results[0]
     if types.is_unsigned(dtype):
         return result
     minus = scalars.constant(-1, dtype)

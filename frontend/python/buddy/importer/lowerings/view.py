@@ -15,7 +15,7 @@ from .. import scalars, shapes
 from ..builder import PARALLEL, Builder, loop_index
 from ..errors import Unsupported
 from ..registry import lowers
-from ..symbols import Dim, as_dim, as_dims, same
+from ..symbols import Dim, as_dim, as_dims, at_least_zero, same
 from ..values import Tensor
 from .common import normalize, normalize_all
 
@@ -295,25 +295,23 @@ def _constant_pad(b: Builder, x: Tensor, pad: Sequence[Any], value: Any) -> Tens
 def pad_tensor(
     b: Builder, x: Tensor, low: Sequence[Dim], high: Sequence[Dim], value: ir.Value
 ) -> Tensor:
-    """Return the tensor with elements added (or, where negative, cut off) at each end."""
-    for i in range(x.rank):
-        cut_low, cut_high = min_zero(low[i]), min_zero(high[i])
-        if cut_low or cut_high:
-            size = as_dim(x.shape[i] + cut_low + cut_high)
-            x = slice_dim(b, x, i, as_dim(-cut_low), size)
-    low = [0 if min_zero(d) else d for d in low]
-    high = [0 if min_zero(d) else d for d in high]
+    """Return the tensor with elements added (or, where negative, cut off) at each end.
+
+    The sign of a symbolic amount is known at run time only: both happen, one of them to no element.
+    """
     shape = as_dims(sum_(*triple) for triple in zip(low, x.shape, high, strict=True))
+    for i in range(x.rank):
+        cut_low, cut_high = at_least_zero(as_dim(-low[i])), at_least_zero(as_dim(-high[i]))
+        if cut_low != 0 or cut_high != 0:
+            size = as_dim(x.shape[i] - cut_low - cut_high)
+            x = slice_dim(b, x, i, cut_low, size)
+    low = [at_least_zero(dim) for dim in low]
+    high = [at_least_zero(dim) for dim in high]
     if all(d == 0 for d in (*low, *high)):
         return x
     result = b.full(shape, value, x.dtype)
     result = b.insert_slice(b.value(x), result, low, x.shape)
     return Tensor.plain(result, x.dtype, shape)
-
-
-def min_zero(dim: Dim) -> int:
-    """Return a padding if it is negative (and known), else 0."""
-    return dim if isinstance(dim, int) and dim < 0 else 0
 
 
 def sum_(*dims: Dim) -> Dim:
