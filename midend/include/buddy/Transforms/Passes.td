@@ -213,7 +213,11 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
     smaller tiles and masks, so that any size, static or dynamic, 0 included, is right.
     Sums of f16 and bf16 are kept in f32 and rounded once; bf16 goes by pairs into dot
     product instructions if the schedule has `pairs`; a fill with zero right before
-    the op is replaced by sums that start from zero. An op without a schedule is left alone.
+    the op is replaced by sums that start from zero. An element-wise op that alone reads
+    the result is applied to each task's part of it inside the loops, if it can be moved
+    there: no input of the contraction is written in between, its output is none of them, and
+    what it reads besides is not its output but in place. An op without a schedule is left
+    alone.
 
     ```mlir
     linalg.matmul {buddy.schedule = …} ins(%a, %b) outs(%c)
