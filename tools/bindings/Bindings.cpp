@@ -13,7 +13,6 @@
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -165,14 +164,8 @@ public:
     });
   }
 
-  void addString(const std::string &name, const std::string &value) {
-    context->loadDialect<LLVM::LLVMDialect>();
-    OpBuilder builder = OpBuilder::atBlockBegin(op->getBody());
-    std::string text = value + '\0';
-    auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), text.size());
-    LLVM::GlobalOp::create(builder, op->getLoc(), type, /*isConstant=*/true,
-                           LLVM::Linkage::External, name,
-                           builder.getStringAttr(text));
+  void setBuildId(const std::string &id) {
+    (*op)->setAttr("buddy.build_id", StringAttr::get(context.get(), id));
   }
 
 private:
@@ -207,8 +200,8 @@ PYBIND11_MODULE(_buddy, m) {
            "Weights stored packed after phase graph: {name: #buddy.packing}.")
       .def("set_weight_offsets", &Module::setWeightOffsets, py::arg("offsets"),
            "Set byte offsets in the weights file, by name; before phase llvm.")
-      .def("add_string", &Module::addString, py::arg("name"), py::arg("value"),
-           "Add an exported constant `const char name[] = value`.")
+      .def("set_build_id", &Module::setBuildId, py::arg("id"),
+           "Set what the library exports as `buddy_build_id`.")
       .def("text", &Module::text)
       .def("bytecode", &Module::bytecode)
       .def("compile", &Module::compile, py::arg("output"),

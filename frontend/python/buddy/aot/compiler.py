@@ -67,7 +67,7 @@ class Compilation:
         offsets: bytes in the data section of the weights file, by name.
         """
         self._module.set_weight_offsets(offsets)
-        self._module.add_string("buddy_build_id", build_id)
+        self._module.set_build_id(build_id)
         _run_phases(self._module, self._target, self._dump_to, " start-from=kernel")
         try:
             self._module.compile(str(output), shared=True, opt_level=opt_level, rpaths=["$ORIGIN"])

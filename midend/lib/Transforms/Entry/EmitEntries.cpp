@@ -21,9 +21,6 @@ namespace buddy {
 using namespace mlir;
 using namespace buddy;
 
-/// Work (of buddy.num_threads) from which a parallel region pays.
-static constexpr int64_t kParallelGrain = 1 << 18;
-
 /// Makes the context the first argument of each function with a body and the
 /// first operand of each call of one.
 static LogicalResult threadContext(ModuleOp module) {
@@ -51,7 +48,8 @@ static LogicalResult threadContext(ModuleOp module) {
 
 /// The thread count for so much work: 1 or the context's, which is made to be
 /// at least 1.
-static void lowerNumThreads(NumThreadsOp op, Value context) {
+static void lowerNumThreads(NumThreadsOp op, Value context,
+                            int64_t parallelGrain) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
   Type i32 = builder.getI32Type();
@@ -61,7 +59,7 @@ static void lowerNumThreads(NumThreadsOp op, Value context) {
   Value count = LLVM::LoadOp::create(builder, loc, i32, address);
   Value one = arith::ConstantIntOp::create(builder, loc, 1, 32);
   count = arith::MaxSIOp::create(builder, loc, count, one);
-  Value grain = arith::ConstantIndexOp::create(builder, loc, kParallelGrain);
+  Value grain = arith::ConstantIndexOp::create(builder, loc, parallelGrain);
   Value small = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt,
                                       op.getWork(), grain);
   Value threads = arith::SelectOp::create(builder, loc, small, one, count);
@@ -173,7 +171,7 @@ struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
     for (Operation *op : contextOps) {
       Value context = op->getParentOfType<func::FuncOp>().getArgument(0);
       if (auto threads = dyn_cast<NumThreadsOp>(op)) {
-        lowerNumThreads(threads, context);
+        lowerNumThreads(threads, context, info->parallelGrain);
         continue;
       }
       auto check = cast<CheckOp>(op);
