@@ -98,6 +98,10 @@ static void buildKernelPhase(OpPassManager &manager) {
   functions().addPass(createLowerContractions());
   functions().addPass(createLowerQuantized());
   functions().addPass(createLowerLoops());
+  // A loop's vector access must not be folded to one of a scalar.
+  ExpandReshapesOptions scalars;
+  scalars.scalarsOnly = true;
+  functions().addPass(createExpandReshapes(scalars));
   functions().addPass(memref::createFoldMemRefAliasOpsPass());
   cleanUp(manager);
   functions().addPass(createExpandMath());
