@@ -99,6 +99,10 @@ static void buildKernelPhase(OpPassManager &manager) {
   functions().addPass(createLowerQuantized());
   functions().addPass(createFuseRows());
   functions().addPass(createLowerLoops());
+  // A loop's vector access must not be folded to one of a scalar.
+  ExpandReshapesOptions scalars;
+  scalars.scalarsOnly = true;
+  functions().addPass(createExpandReshapes(scalars));
   functions().addPass(memref::createFoldMemRefAliasOpsPass());
   cleanUp(manager);
   functions().addPass(createExpandMath());

@@ -156,12 +156,18 @@ def call_function(
 
 def compile_module(module: ImportedModule, entry: str | None = None) -> Callable[..., list[Any]]:
     """Return a callable that takes placeholders' values and returns the graph's results."""
-    info = module.functions[entry] if entry else module.entry
+    return compile_entries(module, [entry or module.entry.name])[0]
+
+
+def compile_entries(
+    module: ImportedModule, entries: Sequence[str]
+) -> list[Callable[..., list[Any]]]:
+    """Return such a callable for each of the entry points named."""
+    infos = [module.functions[entry] for entry in entries]
     if have_buddy_tools():
-        run = _buddy_runner(module, info)
-    else:
-        run = _upstream_runner(module, info)
-    return functools.partial(_call, info, run)
+        loaded = _buddy_library(module)
+        return [functools.partial(_call, info, _buddy_runner(loaded, info)) for info in infos]
+    return [functools.partial(_call, info, _upstream_runner(module, info)) for info in infos]
 
 
 def _call(info: FunctionInfo, run: Callable[[list[Any]], None], call: Sequence[Any]) -> list[Any]:
@@ -175,7 +181,7 @@ def _pointers(arguments: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _buddy_runner(module: ImportedModule, info: FunctionInfo) -> Callable[[list[Any]], None]:
+def _buddy_library(module: ImportedModule) -> ctypes.CDLL:
     directory = tempfile.mkdtemp(prefix="buddy-importer-")
     source, library = f"{directory}/in.mlirbc", f"{directory}/out.so"
     Path(source).write_bytes(module.bytecode)
@@ -194,7 +200,10 @@ def _buddy_runner(module: ImportedModule, info: FunctionInfo) -> Callable[[list[
         timeout=COMPILE_TIMEOUT,
     )
     assert linked.returncode == 0, linked.stderr.decode()
-    loaded = ctypes.CDLL(library)
+    return ctypes.CDLL(library)
+
+
+def _buddy_runner(loaded: ctypes.CDLL, info: FunctionInfo) -> Callable[[list[Any]], None]:
     function = getattr(loaded, info.name)
     size_function = getattr(loaded, f"{info.name}_workspace_size")
     size_function.restype = ctypes.c_int64

@@ -132,23 +132,3 @@ def argument_attributes(info: ArgInfo) -> ir.DictAttr:
     if info.weight_format is not None:
         attributes["buddy.format"] = ir.StringAttr.get(info.weight_format)
     return ir.DictAttr.get(attributes)
-
-
-_VIEWS = {
-    "tensor.extract_slice",
-    "tensor.collapse_shape",
-    "tensor.expand_shape",
-    "tensor.cast",
-}
-
-
-def viewed_memory(value: ir.Value) -> ir.Value | None:
-    """Return the argument whose memory a value may share without having computed anything."""
-    while isinstance(value, ir.OpResult):
-        op = value.owner
-        if op.name == "bufferization.to_tensor":
-            return op.operands[0]
-        if op.name not in _VIEWS:
-            return None
-        value = op.operands[0]
-    return None

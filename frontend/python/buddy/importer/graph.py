@@ -19,7 +19,6 @@ from .boundary import (
     argument_attributes,
     argument_type,
     constant_tensor,
-    viewed_memory,
 )
 from .builder import Builder
 from .errors import ImportGraphError, MissingOp, Unsupported, UnsupportedOpsError
@@ -397,9 +396,8 @@ class FunctionImporter:
     ) -> None:
         """Write outputs and states.
 
-        Values are all computed before the first write, and outputs are written first; a state's
-        new value that is (a view of) another written state is copied before, since that one's
-        memory changes.
+        Values are all computed before the first write. What the memory of a state holds by then
+        is no matter: a tensor read from it is its old value, whatever is written in between.
         """
         stores: list[tuple[ir.Value, int]] = []
         kept = [result for i, result in enumerate(results) if i not in self.mutations]
@@ -414,16 +412,13 @@ class FunctionImporter:
         states = {
             info.placeholder: i for i, info in enumerate(self.args) if info.placeholder in written
         }
-        memory = {self._values[i]: i for i in states.values()}
         for placeholder, arg in states.items():
             source = self.env[written[placeholder]]
             if not isinstance(source, Tensor):
                 raise ImportGraphError(f"{self.name}: {self.args[arg].name} gets no tensor")
             value = self._boundary_value(source, arg)
-            viewed = viewed_memory(value)
-            if viewed is not None and memory.get(viewed, arg) != arg:
-                value = bufferization.alloc_tensor(value.type, [], copy=value)
-            if memory.get(viewed) == arg and value.owner.name == "bufferization.to_tensor":
+            owner = value.owner
+            if owner.name == "bufferization.to_tensor" and owner.operands[0] == self._values[arg]:
                 continue  # written with itself
             stores.append((value, arg))
         for value, arg in stores:

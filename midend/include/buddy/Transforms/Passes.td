@@ -161,8 +161,19 @@ def Bufferize : Pass<"buddy-bufferize", "::mlir::ModuleOp"> {
     express: an argument of a private function is a memref of dynamic strides and
     offset but unit last stride, so that a slice of a cache is passed without a copy and
     rows stay contiguous for vector code; allocations are aligned to 64 bytes.
-    Destinations of `materialize_in_destination` are written directly where the
-    analysis allows it (empty tensor elimination).
+    Destinations of `materialize_in_destination` are written directly where nothing that
+    is still read is destroyed by that; else the result has a buffer of its own, which is
+    copied to the destination at the end:
+
+    ```mlir
+    %t = bufferization.to_tensor %state restrict writable : …
+    %v = linalg.generic ins(%t) outs(%empty) { x + 1 }
+    bufferization.materialize_in_destination %t in restrict writable %out
+    bufferization.materialize_in_destination %v in restrict writable %state
+    // becomes, the old value being saved first,
+    memref.copy %state, %out
+    linalg.generic ins(%state) outs(%state) { x + 1 }
+    ```
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
                            "::mlir::memref::MemRefDialect"];
@@ -332,6 +343,10 @@ def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {
     %r = memref.reinterpret_cast %base to offset: [0], sizes: [%b, %t, 3], strides: [%s, 3, 1]
     ```
   }];
+  let options = [Option<
+      "scalarsOnly", "scalars-only", "bool", "false",
+      "Only those of one element without dimensions, through which upstream's "
+      "fold-memref-alias-ops would fold a vector access">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
 }
@@ -377,7 +392,9 @@ def VerifyNoCopies : Pass<"buddy-verify-no-copies", "::mlir::ModuleOp"> {
   let summary = "fail if a weight or a state is copied";
   let description = [{
     Follows views and calls from each argument of kind `weight` or `state` and reports
-    an error at a copy that reads the whole of it.
+    an error at a copy that reads the whole of it. A copy that the meaning asks for is
+    none: the argument is overwritten and the copy read after, or the copy changed and the
+    whole argument read after. Entry points with `buddy.may_copy` are not looked at.
   }];
 }
 

@@ -71,3 +71,132 @@ func.func @attention(%qm: memref<4x?x8xf32>, %m: memref<2x32x8xf32>, %o: memref<
   bufferization.materialize_in_destination %r in restrict writable %o : (tensor<4x?x8xf32>, memref<4x?x8xf32>) -> ()
   return
 }
+
+// -----
+
+// The old value goes to the output before the state is updated in place.
+// CHECK-LABEL: func.func @old_value
+// CHECK-SAME: %[[S:[^:]*]]: memref<4xf32>, %[[O:[^:]*]]: memref<4xf32>)
+// CHECK-NOT: memref.alloc
+// CHECK: memref.copy %[[S]], %[[O]]
+// CHECK: linalg.generic {{.*}} ins(%[[S]] : memref<4xf32>) outs(%[[S]] : memref<4xf32>)
+// CHECK-NOT: memref.copy
+// CHECK: return
+#id = affine_map<(d0) -> (d0)>
+func.func @old_value(%s: memref<4xf32>, %o: memref<4xf32>) {
+  %one = arith.constant 1.0 : f32
+  %t = bufferization.to_tensor %s restrict writable : memref<4xf32> to tensor<4xf32>
+  %e = tensor.empty() : tensor<4xf32>
+  %v = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%t : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %add = arith.addf %in, %one : f32
+    linalg.yield %add : f32
+  } -> tensor<4xf32>
+  bufferization.materialize_in_destination %t in restrict writable %o : (tensor<4xf32>, memref<4xf32>) -> ()
+  bufferization.materialize_in_destination %v in restrict writable %s : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// A product reads all of what it would overwrite: it has a buffer of its own.
+// CHECK-LABEL: func.func @square
+// CHECK-SAME: %[[S:[^:]*]]: memref<4x4xf32>)
+// CHECK: %[[A:.*]] = memref.alloc() {{.*}}: memref<4x4xf32>
+// CHECK: linalg.matmul ins(%[[S]], %[[S]] : {{.*}}) outs(%[[A]]
+// CHECK: memref.copy %[[A]], %[[S]]
+// CHECK: return
+func.func @square(%s: memref<4x4xf32>) {
+  %z = arith.constant 0.0 : f32
+  %t = bufferization.to_tensor %s restrict writable : memref<4x4xf32> to tensor<4x4xf32>
+  %e = tensor.empty() : tensor<4x4xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %p = linalg.matmul ins(%t, %t : tensor<4x4xf32>, tensor<4x4xf32>) outs(%f : tensor<4x4xf32>) -> tensor<4x4xf32>
+  bufferization.materialize_in_destination %p in restrict writable %s : (tensor<4x4xf32>, memref<4x4xf32>) -> ()
+  return
+}
+
+// -----
+
+// Two states change places: one copy keeps what is overwritten first.
+// CHECK-LABEL: func.func @swap
+// CHECK-SAME: %[[X:[^:]*]]: memref<4xf32>, %[[Y:[^:]*]]: memref<4xf32>)
+// CHECK: %[[A:.*]] = memref.alloc() {{.*}}: memref<4xf32>
+// CHECK: memref.copy %[[Y]], %[[A]]
+// CHECK: memref.copy %[[X]], %[[Y]]
+// CHECK: memref.copy %[[A]], %[[X]]
+// CHECK-NOT: memref.copy
+// CHECK: return
+func.func @swap(%x: memref<4xf32>, %y: memref<4xf32>) {
+  %s = bufferization.to_tensor %x restrict writable : memref<4xf32> to tensor<4xf32>
+  %t = bufferization.to_tensor %y restrict writable : memref<4xf32> to tensor<4xf32>
+  bufferization.materialize_in_destination %t in restrict writable %x : (tensor<4xf32>, memref<4xf32>) -> ()
+  bufferization.materialize_in_destination %s in restrict writable %y : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// A result that is also the base of an update is computed in its own output; the
+// update gets a copy of it.
+// CHECK-LABEL: func.func @base_of_update
+// CHECK-SAME: %[[I:[^:]*]]: memref<4xf32>, %[[U:[^:]*]]: memref<4xf32>, %[[V:[^:]*]]: memref<4xf32>)
+// CHECK: linalg.exp ins(%[[I]] : memref<4xf32>) outs(%[[V]] : memref<4xf32>)
+// CHECK: %[[A:.*]] = memref.alloc()
+// CHECK: memref.copy %[[V]], %[[A]]
+// CHECK: memref.store %{{.*}}, %[[A]]
+// CHECK: memref.copy %[[A]], %[[U]]
+// CHECK: return
+func.func @base_of_update(%i: memref<4xf32>, %u: memref<4xf32>, %v: memref<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %t = bufferization.to_tensor %i restrict : memref<4xf32> to tensor<4xf32>
+  %e = tensor.empty() : tensor<4xf32>
+  %x = linalg.exp ins(%t : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %y = tensor.insert %one into %x[%c0] : tensor<4xf32>
+  bufferization.materialize_in_destination %y in restrict writable %u : (tensor<4xf32>, memref<4xf32>) -> ()
+  bufferization.materialize_in_destination %x in restrict writable %v : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// The same in a layer, whose destinations are tensors.
+// CHECK-LABEL: func.func private @layer_results
+// CHECK-SAME: %[[I:[^:]*]]: memref<{{[^>]*}}>>, %[[U:[^:]*]]: memref<{{[^>]*}}>>, %[[V:[^:]*]]: memref<{{[^>]*}}>>)
+// CHECK: linalg.exp ins(%[[I]] : {{.*}}) outs(%[[V]] :
+// CHECK: %[[A:.*]] = memref.alloc()
+// CHECK: memref.copy %[[V]], %[[A]]
+// CHECK: memref.store %{{.*}}, %[[A]]
+// CHECK: memref.copy %[[A]], %[[U]]
+// CHECK: return
+func.func private @layer_results(%t: tensor<4xf32>, %u: tensor<4xf32> {bufferization.writable = true}, %v: tensor<4xf32> {bufferization.writable = true}) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<4xf32>
+  %x = linalg.exp ins(%t : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %y = tensor.insert %one into %x[%c0] : tensor<4xf32>
+  %a = bufferization.materialize_in_destination %y in %u : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %b = bufferization.materialize_in_destination %x in %v : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %a, %b : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Memory that is used in other ways too is written at the end, never computed in.
+// CHECK-LABEL: func.func @other_use
+// CHECK-SAME: %[[I:[^:]*]]: memref<4xf32>, %[[O:[^:]*]]: memref<4xf32>)
+// CHECK: %[[A:.*]] = memref.alloc()
+// CHECK: linalg.exp ins(%[[I]] : memref<4xf32>) outs(%[[A]] : memref<4xf32>)
+// CHECK: %[[OLD:.*]] = memref.load %[[O]]
+// CHECK: memref.copy %[[A]], %[[O]]
+// CHECK: return %[[OLD]]
+func.func @other_use(%i: memref<4xf32>, %o: memref<4xf32>) -> f32 {
+  %c0 = arith.constant 0 : index
+  %t = bufferization.to_tensor %i restrict : memref<4xf32> to tensor<4xf32>
+  %e = tensor.empty() : tensor<4xf32>
+  %x = linalg.exp ins(%t : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %old = memref.load %o[%c0] : memref<4xf32>
+  bufferization.materialize_in_destination %x in restrict writable %o : (tensor<4xf32>, memref<4xf32>) -> ()
+  return %old : f32
+}

@@ -59,3 +59,60 @@ func.func private @layer(%w: memref<8x4xf32, strided<[?, 1], offset: ?>>) {
   }
   return
 }
+
+// -----
+
+// The old value is read after the state is overwritten.
+func.func @old_value(%s: memref<8x4xf32> {buddy.kind = "state", buddy.name = "cache"},
+                     %x: memref<8x4xf32> {buddy.kind = "input", buddy.name = "x"},
+                     %y: memref<8x4xf32> {buddy.kind = "output", buddy.name = "y"}) {
+  %a = memref.alloc() : memref<8x4xf32>
+  memref.copy %s, %a : memref<8x4xf32> to memref<8x4xf32>
+  memref.copy %x, %s : memref<8x4xf32> to memref<8x4xf32>
+  linalg.add ins(%a, %x : memref<8x4xf32>, memref<8x4xf32>) outs(%y : memref<8x4xf32>)
+  return
+}
+
+// -----
+
+// Both the changed copy and the whole of the old value are needed.
+func.func @changed_copy(%s: memref<8x4xf32> {buddy.kind = "state", buddy.name = "cache"},
+                        %y: memref<8x4xf32> {buddy.kind = "output", buddy.name = "y"}) {
+  %c0 = arith.constant 0 : index
+  %z = arith.constant 0.0 : f32
+  %a = memref.alloc() : memref<8x4xf32>
+  memref.copy %s, %a : memref<8x4xf32> to memref<8x4xf32>
+  memref.store %z, %a[%c0, %c0] : memref<8x4xf32>
+  linalg.add ins(%a, %s : memref<8x4xf32>, memref<8x4xf32>) outs(%y : memref<8x4xf32>)
+  memref.copy %a, %s : memref<8x4xf32> to memref<8x4xf32>
+  return
+}
+
+// -----
+
+// A row of a copy is changed while another row of the cache is read, and the copy
+// goes back: the row could have been written in place.
+func.func @other_row(%s: memref<8x4xf32> {buddy.kind = "state", buddy.name = "cache"},
+                     %y: memref<1x4xf32> {buddy.kind = "output", buddy.name = "y"}) {
+  %c0 = arith.constant 0 : index
+  %z = arith.constant 0.0 : f32
+  %a = memref.alloc() : memref<8x4xf32>
+  // expected-error @below {{the whole of state 'cache' is copied}}
+  memref.copy %s, %a : memref<8x4xf32> to memref<8x4xf32>
+  memref.store %z, %a[%c0, %c0] : memref<8x4xf32>
+  %row = memref.subview %s[1, 0] [1, 4] [1, 1]
+    : memref<8x4xf32> to memref<1x4xf32, strided<[4, 1], offset: 4>>
+  memref.copy %row, %y : memref<1x4xf32, strided<[4, 1], offset: 4>> to memref<1x4xf32>
+  memref.copy %a, %s : memref<8x4xf32> to memref<8x4xf32>
+  return
+}
+
+// -----
+
+// What a user of torch.compile wrote is done as it is.
+func.func @may_copy(%s: memref<8x4xf32> {buddy.kind = "state", buddy.name = "x"})
+    attributes {buddy.entry, buddy.may_copy} {
+  %a = memref.alloc() : memref<8x4xf32>
+  memref.copy %s, %a : memref<8x4xf32> to memref<8x4xf32>
+  return
+}
