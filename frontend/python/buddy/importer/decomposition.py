@@ -27,6 +27,8 @@ _KEPT = (
     aten.split.Tensor,
     aten.stack.default,
     aten.index_copy.default,
+    aten.index_fill.int_Scalar,
+    aten.index_fill.int_Tensor,
     aten.addmm.default,
     aten.baddbmm.default,
     aten.slice_scatter.default,
@@ -65,7 +67,15 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     for op, function in torch._decomp.decomposition_table.items():
         if op not in table and op not in _KEPT and _wanted(op):
             table[op] = function
+    table[aten.pow.Tensor_Scalar] = _power_of_bools
     return table
+
+
+def _power_of_bools(base: torch.Tensor, exponent: Any) -> Any:
+    """Return bool ** bool as bool, as the kernel does; the fake tensor's would be int64."""
+    if base.dtype is not torch.bool or not isinstance(exponent, bool):
+        return NotImplemented
+    return base.clone() if exponent else torch.ones_like(base)
 
 
 def _wanted(op: Any) -> bool:

@@ -12,13 +12,16 @@ def SetTarget : Pass<"buddy-set-target", "::mlir::ModuleOp"> {
   let description = [{
     Resolves `target` (a name known to TargetInfo) and writes the module attribute
     `buddy.target`, which later passes and code generation read. With an empty name
-    an attribute that is already there is kept, and otherwise `native` is taken.
+    an attribute that is already there is kept, and otherwise `native` is taken. With
+    `keep` a name of another target than the attribute's is an error.
 
     ```mlir
     module attributes {buddy.target = #buddy.target<name = "rv64gcv", …>} { … }
     ```
   }];
-  let options = [Option<"target", "target", "std::string", "", "Name of the target">];
+  let options = [Option<"target", "target", "std::string", "", "Name of the target">,
+                 Option<"keep", "keep", "bool", "false",
+                        "Refuse another target than the module's">];
   let dependentDialects = ["::buddy::BuddyDialect"];
 }
 
@@ -343,10 +346,6 @@ def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {
     %r = memref.reinterpret_cast %base to offset: [0], sizes: [%b, %t, 3], strides: [%s, 3, 1]
     ```
   }];
-  let options = [Option<
-      "scalarsOnly", "scalars-only", "bool", "false",
-      "Only those of one element without dimensions, through which upstream's "
-      "fold-memref-alias-ops would fold a vector access">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
 }
