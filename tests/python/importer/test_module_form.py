@@ -42,7 +42,13 @@ def test_weights_and_outputs_are_named_by_kind():
     assert re.search(r'%arg2: memref<3x5xf32> \{buddy.kind = "output"', text)
     assert [a.kind for a in module.args] == ["input", "weight", "output"]
     assert module.args[1].weight_offset == 128
-    assert "attributes {buddy.entry}" in text
+    assert "attributes {buddy.entry" in text
+
+
+def test_only_graphs_of_torch_compile_may_copy_their_arguments():
+    """A bundle's weights and caches are verified to stay where they are."""
+    assert "attributes {buddy.entry, buddy.may_copy}" in imported_text(torch.sin, torch.randn(3))
+    assert "attributes {buddy.entry} {" in exported(nn.Linear(4, 5), (torch.randn(3, 4),)).text()
 
 
 def test_a_transposed_weight_is_never_materialised():
