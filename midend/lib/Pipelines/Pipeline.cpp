@@ -99,11 +99,6 @@ static void buildKernelPhase(OpPassManager &manager) {
   functions().addPass(createLowerQuantized());
   functions().addPass(createFuseRows());
   functions().addPass(createLowerLoops());
-  // A loop's vector access must not be folded to one of a scalar.
-  ExpandReshapesOptions scalars;
-  scalars.scalarsOnly = true;
-  functions().addPass(createExpandReshapes(scalars));
-  functions().addPass(memref::createFoldMemRefAliasOpsPass());
   cleanUp(manager);
   functions().addPass(createExpandMath());
   // After the generators, which allocate their packing buffers.
@@ -161,7 +156,7 @@ struct DumpPhase : PassWrapper<DumpPhase, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     SmallString<128> path(directory);
     if (std::error_code ec = llvm::sys::fs::create_directories(path)) {
-      getOperation().emitError("cannot create ")
+      emitError(getOperation().getLoc(), "cannot create ")
           << path << ": " << ec.message();
       return signalPassFailure();
     }
@@ -172,7 +167,7 @@ struct DumpPhase : PassWrapper<DumpPhase, OperationPass<ModuleOp>> {
     std::string error;
     auto file = openOutputFile(path, &error);
     if (!file) {
-      getOperation().emitError(error);
+      emitError(getOperation().getLoc(), error);
       return signalPassFailure();
     }
     OpPrintingFlags flags;
@@ -208,7 +203,9 @@ struct MarkPhase : PassWrapper<MarkPhase, OperationPass<ModuleOp>> {
     std::optional<Phase> last =
         record ? parsePhase(record.getValue()) : std::nullopt;
     unsigned next = last ? static_cast<unsigned>(*last) + 1 : 0;
-    if (next == static_cast<unsigned>(phase))
+    // Verifying an import once more does no harm.
+    if (next == static_cast<unsigned>(phase) ||
+        (phase == Phase::Import && last == Phase::Import))
       return;
     // One line: the whole module after it would tell nobody anything.
     std::string has =
@@ -233,6 +230,8 @@ void buddy::buildPipeline(OpPassManager &manager,
   manager.addPass(std::make_unique<MarkPhase>(options.startFrom, true));
   SetTargetOptions target;
   target.target = options.target;
+  // From the graph phase on a module is made for its machine.
+  target.keep = options.startFrom > Phase::Graph;
   manager.addPass(createSetTarget(target));
   auto run = [&](Phase phase, llvm::function_ref<void(OpPassManager &)> build) {
     if (phase < options.startFrom || phase > options.stopAfter)

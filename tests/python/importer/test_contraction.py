@@ -122,3 +122,40 @@ def test_batch_norm_at_inference():
     model[1].running_mean.normal_()
     model[1].running_var.uniform_(0.5, 2)
     compare(model, torch.randn(2, 3, 8, 8), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "left, right",
+    [
+        ((15, 1), (1, 40, 1, 4)),
+        ((2, 1, 1, 1), (1, 1, 65)),
+        ((2, 3, 4, 1), (1, 5)),
+        ((3, 1, 1), (3, 1, 5)),
+        ((1, 7), (7, 1)),
+    ],
+)
+def test_products_over_dimensions_of_size_1(left, right):
+    compare(torch.matmul, torch.randn(left), torch.randn(right))
+
+
+def test_products_of_constants_and_broadcasts():
+    def function(x, w, b):
+        return (
+            torch.zeros_like(x) @ w.t(),
+            torch.full((2, 17), 2.0) @ w.t(),
+            F.linear(torch.zeros_like(x), w, b),
+            x[:1].expand(4, 17) @ w.t(),
+            x[:, :1].expand(2, 17) @ w.t(),
+            w @ x[0, 0].expand(17),
+            x @ torch.ones(17, 3),
+        )
+
+    compare(function, torch.randn(2, 17), torch.randn(7, 17), torch.randn(7))
+
+
+def test_product_with_an_input_set_to_zero():
+    def function(x, w, b):
+        x.zero_()
+        return F.linear(x, w, b)
+
+    compare(function, torch.randn(2, 17), torch.randn(7, 17), torch.randn(7))

@@ -231,3 +231,7 @@ def test_large_constant_integer_powers():
         return (x**1000003 + y, x ** (2**31 - 1) + y, torch.pow(torch.tensor(3), y), x**64)
 
     compare(function, torch.tensor([-3]), torch.arange(5))
+
+
+def test_power_of_bools():
+    compare(lambda x: (x**True, x**False, x**2), torch.tensor([True, False]))

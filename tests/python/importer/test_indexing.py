@@ -128,3 +128,50 @@ def test_mutation_of_strided_and_bool_arguments():
         return x.sum()
 
     compare(function, torch.randn(4, 6).t()[::2], torch.tensor([True, False]))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_writing_into_a_slice_of_any_layout(dynamic):
+    def function(x):
+        return (
+            torch.select_scatter(x, x.select(1, 0) + 1, 1, 0),
+            torch.select_scatter(x, x.select(0, 0) + 1, 0, 2),
+            torch.slice_scatter(x, x[:, :2] * 2, 1, 1, 3),
+        )
+
+    for x in (torch.randn(5, 7), torch.randn(5, 7).t(), torch.randn(9, 14)[::2, ::3]):
+        compare(function, x, dynamic=dynamic)
+    compare(lambda x: torch.select_scatter(x, x[0] + 1, 0, 3), torch.randn(8), dynamic=dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "shape, dim, count",
+    [
+        ((1, 3, 13, 14), 2, 1),
+        ((1, 1, 4), 1, 1),
+        ((3, 4, 5), 1, 2),
+        ((0, 3), 1, 1),
+        ((3, 0), 0, 2),
+        ((4, 3), 1, 0),
+        ((0, 4), 0, 0),
+    ],
+)
+def test_adding_and_writing_slabs(shape, dim, count, dynamic):
+    size = shape[dim]
+    index = torch.randint(0, max(size, 1), (count,))
+    source = torch.randn(*shape[:dim], count, *shape[dim + 1 :])
+
+    def function(x, index, source):
+        at = (*[slice(None)] * dim, index)
+        written = x.clone()
+        written[at] = source[at[:-1]]
+        return (
+            x.index_add(dim, index, source),
+            x.index_copy(dim, index, source) if len(index) == 1 else x * 1,
+            x.index_fill(dim, index, 2),
+            x[at],
+            written if len(index) == 1 else x * 1,
+        )
+
+    compare(function, torch.randn(shape), index, source, dynamic=dynamic)

@@ -102,3 +102,20 @@ def test_sorting_is_stable_and_puts_nan_last():
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 17])
 def test_sorting_any_length(length):
     compare(lambda x: torch.sort(x, stable=True), torch.randint(0, 9, (3, length)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("shape", [(8,), (5, 7), (3, 4, 5)])
+def test_reductions_over_everything_keep_dimensions(shape, dynamic):
+    dims = list(range(len(shape)))
+
+    def function(x):
+        return (
+            x.sum(dims, keepdim=True),
+            x.amax(dims, keepdim=True),
+            x.mean(dims, keepdim=True) * x,
+            x.std(dims, keepdim=True),
+        )
+
+    compare(function, torch.randn(shape), dynamic=dynamic)
+    compare(function, torch.randn(shape[::-1]).permute(dims[::-1]), dynamic=dynamic)

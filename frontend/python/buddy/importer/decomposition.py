@@ -65,7 +65,15 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     for op, function in torch._decomp.decomposition_table.items():
         if op not in table and op not in _KEPT and _wanted(op):
             table[op] = function
+    table[aten.pow.Tensor_Scalar] = _power_of_bools
     return table
+
+
+def _power_of_bools(base: torch.Tensor, exponent: Any) -> Any:
+    """Return bool ** bool as bool, as the kernel does; the fake tensor's would be int64."""
+    if base.dtype is not torch.bool or not isinstance(exponent, bool):
+        return NotImplemented
+    return base.clone() if exponent else torch.ones_like(base)
 
 
 def _wanted(op: Any) -> bool:

@@ -12,13 +12,16 @@ def SetTarget : Pass<"buddy-set-target", "::mlir::ModuleOp"> {
   let description = [{
     Resolves `target` (a name known to TargetInfo) and writes the module attribute
     `buddy.target`, which later passes and code generation read. With an empty name
-    an attribute that is already there is kept, and otherwise `native` is taken.
+    an attribute that is already there is kept, and otherwise `native` is taken. With
+    `keep` a name of another target than the attribute's is an error.
 
     ```mlir
     module attributes {buddy.target = #buddy.target<name = "rv64gcv", …>} { … }
     ```
   }];
-  let options = [Option<"target", "target", "std::string", "", "Name of the target">];
+  let options = [Option<"target", "target", "std::string", "", "Name of the target">,
+                 Option<"keep", "keep", "bool", "false",
+                        "Refuse another target than the module's">];
   let dependentDialects = ["::buddy::BuddyDialect"];
 }
 

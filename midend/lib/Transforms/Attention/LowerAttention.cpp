@@ -309,7 +309,7 @@ struct LowerAttention : buddy::impl::LowerAttentionBase<LowerAttention> {
         module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
     auto target = getTargetInfo(attribute ? attribute.getName() : "native");
     if (!target) {
-      getOperation().emitError(llvm::toString(target.takeError()));
+      emitError(getOperation().getLoc(), llvm::toString(target.takeError()));
       return signalPassFailure();
     }
     SmallVector<AttentionIntoOp> ops;

@@ -91,7 +91,7 @@ struct ChooseSchedule : buddy::impl::ChooseScheduleBase<ChooseSchedule> {
         module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
     auto target = getTargetInfo(attribute ? attribute.getName() : "native");
     if (!target) {
-      function.emitError(llvm::toString(target.takeError()));
+      emitError(function.getLoc(), llvm::toString(target.takeError()));
       return signalPassFailure();
     }
     function.walk([&](linalg::LinalgOp op) {

@@ -465,7 +465,7 @@ struct LowerQuantized : buddy::impl::LowerQuantizedBase<LowerQuantized> {
         module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
     auto target = getTargetInfo(attribute ? attribute.getName() : "native");
     if (!target) {
-      function.emitError(llvm::toString(target.takeError()));
+      emitError(function.getLoc(), llvm::toString(target.takeError()));
       return signalPassFailure();
     }
     for (Operation *op : ops) {

@@ -147,7 +147,7 @@ struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
     auto target = module->getAttrOfType<TargetAttr>(kTargetAttr);
     auto info = getTargetInfo(target ? target.getName() : "native");
     if (!info) {
-      module.emitError(llvm::toString(info.takeError()));
+      emitError(module.getLoc(), llvm::toString(info.takeError()));
       return signalPassFailure();
     }
     SmallVector<func::FuncOp> entries;

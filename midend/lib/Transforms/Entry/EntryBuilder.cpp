@@ -74,7 +74,7 @@ LogicalResult EntryEmitter::collectArguments() {
       for (Attribute dim : shape) {
         auto text = dyn_cast<StringAttr>(dim);
         if (!text)
-          return body.emitError("argument '")
+          return emitError(body.getLoc(), "argument '")
                  << a.name << "': " << kShapeAttr << " holds no string";
         a.shape.push_back(text.getValue());
       }
@@ -84,28 +84,29 @@ LogicalResult EntryEmitter::collectArguments() {
       if (!a.memref || !a.memref.hasStaticShape() ||
           failed(a.memref.getStridesAndOffset(strides, offset)) ||
           llvm::any_of(strides, ShapedType::isDynamic))
-        return body.emitError("argument '")
+        return emitError(body.getLoc(), "argument '")
                << a.name << "' has " << kWeightOffsetAttr
                << " and needs a static shape and static strides";
       if (at.getInt() < 0)
-        return body.emitError("argument '")
+        return emitError(body.getLoc(), "argument '")
                << a.name << "' has a negative " << kWeightOffsetAttr;
       a.weightOffset = at.getInt();
     }
     if (a.memref && !a.shape.empty() &&
         int64_t(a.shape.size()) != a.memref.getRank())
-      return body.emitError("argument '")
+      return emitError(body.getLoc(), "argument '")
              << a.name << "': " << kShapeAttr << " has " << a.shape.size()
              << " dimensions, the type " << a.memref.getRank();
     if (!a.memref && !a.type.isIntOrIndexOrFloat())
-      return body.emitError("argument '")
+      return emitError(body.getLoc(), "argument '")
              << a.name << "' of an entry point has type " << a.type
              << "; only memrefs and scalars can be passed";
     arguments.push_back(std::move(a));
   }
   if (body.getNumResults() != 0)
-    return body.emitError("an entry point returns nothing: results are written "
-                          "to output arguments");
+    return emitError(body.getLoc(),
+                     "an entry point returns nothing: results are written "
+                     "to output arguments");
   return success();
 }
 

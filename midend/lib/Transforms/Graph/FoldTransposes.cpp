@@ -31,6 +31,19 @@ static std::optional<AffineMap> getRearrangement(linalg::LinalgOp producer) {
   return in.compose(inversePermutation(out));
 }
 
+/// True if each dimension is either summed over, then both factors have it, or
+/// one of the result's that a factor has: else its size would be known from
+/// nothing, or a factor would be multiplied by a plain sum.
+static bool isContraction(ArrayRef<AffineMap> maps) {
+  for (unsigned dim = 0; dim < maps[0].getNumDims(); ++dim) {
+    bool inA = maps[0].isFunctionOfDim(dim);
+    bool inB = maps[1].isFunctionOfDim(dim);
+    if (maps[2].isFunctionOfDim(dim) ? !inA && !inB : !inA || !inB)
+      return false;
+  }
+  return true;
+}
+
 namespace {
 struct FoldRearrangedOperand : OpInterfaceRewritePattern<linalg::LinalgOp> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
@@ -52,13 +65,17 @@ struct FoldRearrangedOperand : OpInterfaceRewritePattern<linalg::LinalgOp> {
           getElementTypeOrSelf(source.getType()) !=
               getElementTypeOrSelf(input.getType()))
         continue;
+      AffineMap before = maps[i];
+      maps[i] = map->compose(before);
+      // A broadcast is not folded where it is all that has a dimension.
+      if (!isContraction(maps)) {
+        maps[i] = before;
+        continue;
+      }
       inputs[i] = source;
-      maps[i] = map->compose(maps[i]);
       changed = true;
     }
-    // Every dimension must still be known from an operand's shape.
-    if (!changed ||
-        !inversePermutation(concatAffineMaps(maps, op.getContext())))
+    if (!changed)
       return failure();
     if (auto generic = dyn_cast<linalg::GenericOp>(op.getOperation())) {
       rewriter.modifyOpInPlace(generic, [&] {

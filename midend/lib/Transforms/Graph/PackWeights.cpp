@@ -322,7 +322,7 @@ struct PackWeights : buddy::impl::PackWeightsBase<PackWeights> {
     auto attribute = module->getAttrOfType<TargetAttr>(kTargetAttr);
     auto target = getTargetInfo(attribute ? attribute.getName() : "native");
     if (!target) {
-      module.emitError(llvm::toString(target.takeError()));
+      emitError(module.getLoc(), llvm::toString(target.takeError()));
       return signalPassFailure();
     }
     SymbolTable symbols(module);

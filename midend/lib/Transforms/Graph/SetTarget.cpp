@@ -18,13 +18,21 @@ struct SetTarget : buddy::impl::SetTargetBase<SetTarget> {
       return;
     auto info = buddy::getTargetInfo(target);
     if (!info) {
-      module.emitError(llvm::toString(info.takeError()));
+      emitError(module.getLoc(), llvm::toString(info.takeError()));
       return signalPassFailure();
     }
-    module->setAttr(buddy::kTargetAttr,
-                    buddy::TargetAttr::get(&getContext(), info->name,
-                                           info->triple, info->cpu,
-                                           info->features, info->abi));
+    auto wanted =
+        buddy::TargetAttr::get(&getContext(), info->name, info->triple,
+                               info->cpu, info->features, info->abi);
+    auto recorded =
+        module->getAttrOfType<buddy::TargetAttr>(buddy::kTargetAttr);
+    if (keep && recorded && recorded != wanted) {
+      emitError(module.getLoc())
+          << "the module was lowered for target '" << recorded.getName()
+          << "' and cannot go on for '" << target << "'; leave target out";
+      return signalPassFailure();
+    }
+    module->setAttr(buddy::kTargetAttr, wanted);
   }
 };
 } // namespace

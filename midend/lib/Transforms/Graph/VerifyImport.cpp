@@ -16,7 +16,7 @@ using namespace mlir;
 
 static LogicalResult verifyArgument(func::FuncOp entry, unsigned i) {
   auto error = [&](auto &&...parts) -> LogicalResult {
-    InFlightDiagnostic diagnostic = entry.emitError("entry @");
+    InFlightDiagnostic diagnostic = emitError(entry.getLoc(), "entry @");
     diagnostic << entry.getName() << ", argument " << i;
     if (auto name = entry.getArgAttrOfType<StringAttr>(i, buddy::kNameAttr))
       diagnostic << " (" << name.getValue() << ")";
@@ -66,11 +66,12 @@ struct VerifyImport : buddy::impl::VerifyImportBase<VerifyImport> {
       if (!entry->hasAttr(buddy::kEntryAttr))
         continue;
       if (entry.isExternal()) {
-        entry.emitError("entry @") << entry.getName() << " has no body";
+        emitError(entry.getLoc(), "entry @")
+            << entry.getName() << " has no body";
         return signalPassFailure();
       }
       if (entry.getNumResults() != 0) {
-        entry.emitError("entry @")
+        emitError(entry.getLoc(), "entry @")
             << entry.getName()
             << " returns values; results are arguments of kind output";
         return signalPassFailure();

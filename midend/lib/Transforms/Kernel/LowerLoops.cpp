@@ -27,7 +27,7 @@ struct LowerLoops : buddy::impl::LowerLoopsBase<LowerLoops> {
     auto target =
         buddy::getTargetInfo(attribute ? attribute.getName() : "native");
     if (!target) {
-      getOperation().emitError(llvm::toString(target.takeError()));
+      emitError(getOperation().getLoc(), llvm::toString(target.takeError()));
       return signalPassFailure();
     }
     // Copies become loops too: upstream's lowering of a strided copy calls a

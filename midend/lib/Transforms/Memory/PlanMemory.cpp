@@ -342,8 +342,9 @@ struct PlanMemory : buddy::impl::PlanMemoryBase<PlanMemory> {
       if (state == Done)
         return success();
       if (state == Open)
-        return function.emitError("a recursive function has no workspace of "
-                                  "known size");
+        return emitError(function.getLoc(),
+                         "a recursive function has no workspace of "
+                         "known size");
       state = Open;
       SmallVector<func::FuncOp> callees;
       function.walk([&](func::CallOp call) {

@@ -39,3 +39,30 @@ func.func @computed(%x: tensor<4x4xf32>, %o: tensor<4x4xf32>) -> tensor<4x4xf32>
   %r = linalg.matmul ins(%x, %t : tensor<4x4xf32>, tensor<4x4xf32>) outs(%o : tensor<4x4xf32>) -> tensor<4x4xf32>
   return %r : tensor<4x4xf32>
 }
+
+// Left alone: without the broadcast the product would sum over a dimension
+// that one factor has.
+// CHECK-LABEL: func.func @summed_broadcast
+// CHECK: linalg.broadcast
+// CHECK: linalg.matmul
+func.func @summed_broadcast(%x: tensor<f32>, %w: tensor<4x8xf32>, %o: tensor<3x8xf32>) -> tensor<3x8xf32> {
+  %e = tensor.empty() : tensor<3x4xf32>
+  %b = linalg.broadcast ins(%x : tensor<f32>) outs(%e : tensor<3x4xf32>) dimensions = [0, 1]
+  %r = linalg.matmul ins(%b, %w : tensor<3x4xf32>, tensor<4x8xf32>) outs(%o : tensor<3x8xf32>) -> tensor<3x8xf32>
+  return %r : tensor<3x8xf32>
+}
+
+// Left alone: without the broadcast no factor would have the rows. The other
+// operand's transpose is folded all the same.
+// CHECK-LABEL: func.func @broadcast_rows
+// CHECK: %[[B:.*]] = linalg.broadcast
+// CHECK-NOT: linalg.transpose
+// CHECK: linalg.contract {{.*}} ins(%[[B]], %arg1
+func.func @broadcast_rows(%x: tensor<4xf32>, %w: tensor<8x4xf32>, %o: tensor<3x8xf32>) -> tensor<3x8xf32> {
+  %e = tensor.empty() : tensor<3x4xf32>
+  %b = linalg.broadcast ins(%x : tensor<4xf32>) outs(%e : tensor<3x4xf32>) dimensions = [0]
+  %f = tensor.empty() : tensor<4x8xf32>
+  %t = linalg.transpose ins(%w : tensor<8x4xf32>) outs(%f : tensor<4x8xf32>) permutation = [1, 0]
+  %r = linalg.matmul ins(%b, %t : tensor<3x4xf32>, tensor<4x8xf32>) outs(%o : tensor<3x8xf32>) -> tensor<3x8xf32>
+  return %r : tensor<3x8xf32>
+}

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from mlir import ir
+from mlir.dialects import arith, math
+from torch.utils._sympy.functions import FloorDiv
 
 import buddy.ops  # noqa: F401  (defines torch.ops.buddy)
 
@@ -14,7 +16,8 @@ from .. import scalars, types
 from ..builder import Builder
 from ..errors import Unsupported
 from ..registry import lowers, overload
-from ..symbols import same
+from ..shapes import reshape, squeeze
+from ..symbols import as_dim, same
 from ..values import Tensor
 from .common import normalize
 from .reduction import normalized_moments
@@ -120,9 +123,6 @@ def _native_group_norm(
     groups: int,
     eps: float,
 ) -> tuple[Tensor | None, ...]:
-    from ..shapes import reshape
-    from ..symbols import as_dim
-
     channels = as_dim(c)
     grouped = reshape(b, x, (as_dim(n), groups, channels // groups, as_dim(hw)))
     mean, inverse = normalized_moments(b, grouped, [2, 3], eps)
@@ -167,8 +167,6 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor | None, ...]:
-    from mlir.dialects import arith, math
-
     compute = types.opmath(x.dtype)
     parameters = [p for p in (mean, variance, weight, bias) if p is not None]
     views = []
@@ -209,10 +207,15 @@ def attention(
     scale: float | None,
 ) -> Tensor:
     """Build `buddy.attention`; scale None is 1/sqrt(head size)."""
+    if scale is None and not isinstance(q.shape[-1], int):
+        q, scale = _scaled_query(b, q), 1.0
     if scale is None:
-        if not isinstance(q.shape[-1], int):
-            raise Unsupported("attention over heads of symbolic size without a scale")
         scale = q.shape[-1] ** -0.5 if q.shape[-1] else 1.0
+    if not (isinstance(q.shape[-3], int) and isinstance(k.shape[-3], int)):
+        operands = _heads_as_batch(b, q, k, v, mask)
+        result = attention(b, *operands, causal, scale)
+        lead = result.shape[: q.rank - operands[0].rank - 3]
+        return reshape(b, result, (*lead, *q.shape[-3:-1], v.shape[-1]))
     batch = _batch_shape((q, k, v))
     q, k, v = (
         x if x.shape[:-3] == batch else expand(b, x, (*batch, *x.shape[-3:])) for x in (q, k, v)
@@ -225,6 +228,49 @@ def attention(
     shape = q.shape[:-1] + (v.shape[-1],)
     attributes = {"causal": ir.StringAttr.get(causal), "scale": _f64(scale)}
     return _whole(b, "attention", operands, shape, attributes)
+
+
+def _scaled_query(b: Builder, q: Tensor) -> Tensor:
+    """Return the query divided by the root of its head size, which the call knows."""
+    compute = types.opmath(q.dtype)
+
+    def scaled(value: ir.Value) -> ir.Value:
+        root = math.sqrt(b.scalar(q.shape[-1], compute))
+        return scalars.cast(
+            arith.divf(scalars.cast(value, q.dtype, compute), root), compute, q.dtype
+        )
+
+    return b.pointwise([q], q.shape, q.dtype, scaled)
+
+
+def _heads_as_batch(
+    b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return the operands with heads, whose number the call knows, as batch dimensions.
+
+    What is left is one head. Keys and values of several query heads are repeated.
+    """
+    heads, key_heads = q.shape[-3], k.shape[-3]
+    if same(heads, key_heads):
+        split: tuple[Any, ...] = (heads,)
+    else:
+        split = (key_heads, as_dim(FloorDiv(heads, key_heads)))
+
+    def parted(x: Tensor) -> Tensor:
+        if len(split) == 2 and x.shape[-3] == 1:
+            x = x.unsqueeze(x.rank - 3)
+        elif len(split) == 2:
+            x = reshape(b, x, (*x.shape[:-3], *split, *x.shape[-2:]))
+        return x.unsqueeze(x.rank - 2)
+
+    def repeated(x: Tensor) -> Tensor:
+        if len(split) == 2:
+            x = x.unsqueeze(x.rank - 2, split[1])
+        return x.unsqueeze(x.rank - 2)
+
+    if mask is not None and mask.rank >= 3:
+        mask = parted(mask)
+    return parted(q), repeated(k), repeated(v), mask
 
 
 def _batch_shape(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -283,8 +329,6 @@ def _sdpa(
     result = attention(b, q, k, v, mask, "top_left" if is_causal else "none", scale)
     if not headless:
         return result
-    from ..shapes import squeeze
-
     return squeeze(b, result, [0])
 
 

@@ -16,6 +16,7 @@ from mlir.dialects import arith, tensor
 from .. import scalars, types
 from ..builder import Builder
 from ..registry import lowers, node_arg, tensor_metas
+from ..shapes import reshape, squeeze
 from ..symbols import as_dim, same
 from ..values import Tensor
 from .common import check_all, normalize
@@ -157,12 +158,10 @@ def _write_slabs(
         return [b.insert_slice(slab.base, carried[0], offsets, sizes)]
 
     result = b.value(x)
-    if x.shape[dim] != 0:
+    if 0 not in (*x.shape, *index.shape):
         (result,) = b.loop([index.shape[0]], [result], body)
     written = Tensor.plain(result, x.dtype, x.shape)
     if scalar:
-        from ..shapes import squeeze
-
         return squeeze(b, written, [0])
     return written
 
@@ -207,9 +206,9 @@ def _index_put(
     used = [(i, index) for i, index in enumerate(indices) if index is not None]
     for dim, index in used:
         check_index(b, index, x.shape[dim], "index_put")
-    if any(x.shape[dim] == 0 for dim, _ in used):
-        return x
     index_shape = broadcast_shape([index for _, index in used])
+    if 0 in (*x.shape, *index_shape):
+        return x
     position = index_layout(indices)
     kept = [i for i, index in enumerate(indices) if index is None]
     kept_shape = [x.shape[i] for i in kept]
@@ -220,7 +219,7 @@ def _index_put(
     slab_sizes = [
         1 if position <= i < position + len(index_shape) else size for i, size in enumerate(shape)
     ]
-    slab_shape = tuple(x.shape[i] for i in kept)
+    dims = [dim for dim, _ in used]
 
     def combine(old: ir.Value, new: ir.Value) -> ir.Value:
         compute = types.opmath(x.dtype)
@@ -241,34 +240,21 @@ def _index_put(
             if accumulate:
                 new = combine(tensor.extract(carried[0], offsets), new)
             return [tensor.insert(new, carried[0], offsets)]
-        slab = _reduced_slice(b, source, from_, slab_sizes, slab_shape)
+        slab = b.extract_slice(source, from_, slab_sizes, [1] * len(shape))
+        slab = squeeze(b, slab, range(position, position + len(index_shape)))
         if accumulate:
             target = Tensor.plain(carried[0], x.dtype, x.shape)
-            old = _reduced_slice(b, target, offsets, sizes, slab_shape)
-            slab = b.pointwise([old, slab], slab_shape, x.dtype, combine)
-        return [b.insert_slice(slab.base, carried[0], offsets, sizes)]
+            old = b.extract_slice(target, offsets, sizes, [1] * x.rank)
+            slab = b.pointwise([squeeze(b, old, dims), slab], slab.shape, x.dtype, combine)
+        for dim in dims:
+            slab = slab.unsqueeze(dim)
+        return [b.insert_slice(b.value(slab), carried[0], offsets, sizes)]
 
     (result,) = b.loop(index_shape, [b.value(x)], body)
     return Tensor.plain(result, x.dtype, x.shape)
 
 
-def _reduced_slice(
-    b: Builder, x: Tensor, offsets: Sequence[Any], sizes: Sequence[Any], shape: Sequence[Any]
-) -> Tensor:
-    """Return a slice without the unit dimensions that `shape` leaves out."""
-    groups = [b.mixed(part) for part in (offsets, sizes, [1] * x.rank)]
-    value = tensor.ExtractSliceOp(
-        b.tensor_type(shape, x.dtype),
-        b.value(x),
-        *[values for values, _ in groups],
-        *[statics for _, statics in groups],
-    ).result
-    return Tensor.plain(value, x.dtype, shape)
-
-
 def _put_mask(b: Builder, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    from ..shapes import reshape
-
     value = reshape(b, value, ())
     for _ in range(x.rank - mask.rank):
         mask = mask.unsqueeze(mask.rank)
@@ -285,7 +271,6 @@ def _put_mask(b: Builder, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 @lowers(aten.masked_scatter.default)
 def _masked_scatter(b: Builder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Write the source's elements, one after the other, where the mask is true."""
-    from ..shapes import reshape
     from ..symbols import product
 
     shape = b.result_shape()
@@ -409,8 +394,6 @@ def scatter(
     combine: Callable[[torch.dtype, ir.Value, ir.Value], ir.Value] | None,
 ) -> Tensor:
     """Write source elements at x[..., index, ...], in row-major order of the index tensor."""
-    from ..shapes import reshape
-
     shape = x.shape
     if x.rank == 0:
         x = x.unsqueeze(0)
