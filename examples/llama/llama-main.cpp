@@ -173,10 +173,10 @@ static void run(Options &options) {
 int main(int argc, char **argv) {
   try {
     Options options = parseOptions(argc, argv);
-    if (options.help)
-      std::cout << Usage;
-    else
+    if (!options.help)
       run(options);
+    else if (!(std::cout << Usage << std::flush))
+      throw buddy::Error(BUDDY_E_IO, "cannot write to standard output");
   } catch (const std::exception &error) {
     std::cout << std::flush;
     std::cerr << "llama: " << error.what() << "\n";

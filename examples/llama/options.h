@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <getopt.h>
 #include <iostream>
@@ -20,12 +21,20 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
-/// Where the bundle lies unless -m says otherwise; set by CMakeLists.txt.
-#ifndef LLAMA_BUNDLE
-#define LLAMA_BUNDLE "."
+/// Where the bundle lies unless -m says otherwise: what CMakeLists.txt set, or
+/// the folder of the program.
+inline std::string defaultBundle() {
+#ifdef LLAMA_BUNDLE
+  return LLAMA_BUNDLE;
+#else
+  std::error_code error;
+  auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "." : program.parent_path().string();
 #endif
+}
 
 inline constexpr char Usage[] =
     R"(usage: llama [options]
@@ -50,7 +59,7 @@ Continues a prompt, given by -p, -f or standard input.
 )";
 
 struct Options {
-  std::string bundle = LLAMA_BUNDLE;
+  std::string bundle = defaultBundle();
   std::optional<std::string> prompt;
   std::vector<int64_t> tokens; ///< The prompt as ids, instead of as text.
   int64_t count = -1;          ///< Tokens to generate; -1 is no limit.
@@ -166,6 +175,8 @@ inline Options parseOptions(int argc, char **argv) {
              "'; a prompt is given with -p");
       if (options.chat && options.printTokens)
         fail("--chat and --tokens exclude each other");
+      if (options.prompt && options.printTokens)
+        fail("--tokens is a prompt of its own; leave out -p and -f");
       return options;
     case 'p':
       options.prompt = optarg;

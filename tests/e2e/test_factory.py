@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from buddy.aot.errors import BundleError
 from buddy.aot.library import BundleLibrary
 from bundles import ROOT, buddy
 
@@ -91,6 +92,31 @@ def test_every_row_count_gives_eagers_result(bundle: Path, net: Any) -> None:
         library.call([given[kind] for kind in kinds if kind != "weight"])
         torch.testing.assert_close(given["output"], net(x))
         assert given["state"].item() == 6
+
+
+def test_wrong_values_are_one_line(bundle: Path) -> None:
+    library = BundleLibrary(bundle, 1)
+    kinds = [a["kind"] for a in library.manifest["entries"][0]["arguments"]]
+    right = {"input": torch.randn(2, 12), "state": torch.zeros(1), "output": torch.empty(2, 3)}
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"input": torch.randn(2, 12).double()}, "torch.float32 is needed, not torch.float64"),
+        ({"input": torch.ones(2, 12, dtype=torch.int32)}, "not torch.int32"),
+        ({"input": None}, "a tensor is needed, not a NoneType"),
+        ({"output": 5}, "a tensor is needed, not a int"),
+        ({"input": torch.randn(2, 13)}, "12"),
+        ({"input": torch.randn(12)}, ""),
+        ({"output": torch.empty(3, 2)}, ""),
+    ]
+    for change, message in wrong:
+        values = [{**right, **change}[kind] for kind in kinds if kind != "weight"]
+        with pytest.raises(BundleError, match=message) as caught:
+            library.call(values)
+        assert "\n" not in str(caught.value)
+    good = [right[kind] for kind in kinds if kind != "weight"]
+    for values in (good[:-1], [*good, good[0]]):
+        with pytest.raises(BundleError, match=f"{len(values)} values for 3 arguments"):
+            library.call(values)
+    library.call(good)
 
 
 def test_a_cplusplus_program_calls_it_by_its_header(bundle: Path, net: Any) -> None:

@@ -98,6 +98,9 @@ BAD = [
     (("-p", "x", "--temp", ""), "--temp ''"),
     (("--tokens", "1,,2"), "--tokens ''"),
     (("--chat", "--tokens", "1"), "--chat"),
+    (("-p", "x", "--tokens", "1"), "leave out -p"),
+    (("-f", "/dev/null", "--tokens", "1"), "leave out -p"),
+    (("-p", "x", "-t", "100000"), "at most 4096"),
     (("-p", "x", "-m", "/nonexistent"), "/nonexistent"),
     (("--tokens", "1,600", "-n", "1"), "out of range"),
     (("-p",), "needs a value"),
@@ -111,6 +114,42 @@ def test_bad_input_is_one_line(tiny: Built, arguments: tuple[str, ...], message:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-p", "x", "-n", "1")])
+def test_a_full_disk_is_an_error(tiny: Built, arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [tiny.program, "-m", tiny.bundle, *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "llama: cannot write to standard output\n"
+
+
+def test_a_copy_of_a_bundle_runs_with_its_own_files_only(tiny: Built, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", tiny.bundle, copy], check=True)
+    command = [copy / "llama", "-p", "x", "-n", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (copy / "weights.safetensors").unlink()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert str(copy / "weights.safetensors") in done.stderr
+    (copy / "libmodel.so").unlink()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "libmodel.so" in done.stderr
+
+
+def test_a_path_that_no_build_rule_can_hold(tiny: Built, tmp_path: Path) -> None:
+    copy = tmp_path / 'a "quoted" name'
+    subprocess.run(["cp", "-r", tiny.bundle, copy], check=True)
+    (copy / "llama").unlink()
+    done = buddy("run", copy, "--help")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "may not contain quotes" in done.stderr
 
 
 def test_a_prompt_that_is_not_utf8(tiny: Built) -> None:

@@ -7,8 +7,13 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/Triple.h"
+
+#include <cerrno>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #ifndef BUDDY_LLVM_TOOLS_DIR
 #define BUDDY_LLVM_TOOLS_DIR "/usr/lib/llvm-22/bin"
@@ -20,8 +25,26 @@
 
 using namespace llvm;
 
-/// Runs a program; on failure the error carries what it printed.
-static Error run(StringRef program, ArrayRef<std::string> arguments) {
+namespace {
+/// A file in memory that a child process can open by its path.
+struct MemoryFile {
+  MemoryFile() : descriptor(memfd_create("buddy-link", MFD_CLOEXEC)) {}
+  ~MemoryFile() {
+    if (descriptor >= 0)
+      close(descriptor);
+  }
+  std::string path() const {
+    return ("/proc/" + Twine(getpid()) + "/fd/" + Twine(descriptor)).str();
+  }
+
+  int descriptor;
+};
+} // namespace
+
+/// Runs a program, its output to a file; on failure the error carries what it
+/// printed as errors.
+static Error run(StringRef program, ArrayRef<std::string> arguments,
+                 StringRef output) {
   SmallVector<StringRef> argv{program};
   argv.append(arguments.begin(), arguments.end());
   SmallString<128> log;
@@ -32,7 +55,7 @@ static Error run(StringRef program, ArrayRef<std::string> arguments) {
   StringRef logName = log;
   int rc =
       sys::ExecuteAndWait(program, argv, std::nullopt,
-                          {StringRef(""), logName, logName}, 0, 0, &message);
+                          {StringRef(""), output, logName}, 0, 0, &message);
   if (rc != 0 && message.empty())
     if (auto buffer = MemoryBuffer::getFile(log))
       message = (*buffer)->getBuffer().rtrim().str();
@@ -41,6 +64,30 @@ static Error run(StringRef program, ArrayRef<std::string> arguments) {
     return Error::success();
   return createStringError(inconvertibleErrorCode(), "%s failed (%d): %s",
                            program.str().c_str(), rc, message.c_str());
+}
+
+/// Copies a file to `output`, aside first, and makes it executable.
+static Error store(StringRef file, StringRef output) {
+  auto contents = MemoryBuffer::getFile(file, /*IsText=*/false,
+                                        /*RequiresNullTerminator=*/false);
+  if (!contents)
+    return createFileError(output, contents.getError());
+  SmallString<128> aside;
+  int fd;
+  if (std::error_code ec = sys::fs::createUniqueFile(
+          output + ".%%%%%%%%.so", fd, aside, sys::fs::OF_None, /*Mode=*/0777))
+    return createFileError(output, ec);
+  raw_fd_ostream os(fd, /*shouldClose=*/true);
+  os << (*contents)->getBuffer();
+  os.close();
+  std::error_code ec = os.error();
+  os.clear_error();
+  if (!ec)
+    ec = sys::fs::rename(aside, output);
+  if (!ec)
+    return Error::success();
+  sys::fs::remove(aside);
+  return createFileError(output, ec);
 }
 
 Error buddy::checkReplaceable(StringRef output) {
@@ -69,8 +116,12 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
                                clang.c_str());
     clang = *found;
   }
-  SmallString<128> temporary;
-  sys::fs::createUniquePath(output + ".%%%%%%%%.so", temporary, false);
+  // The linker writes to a mapping, so that a full disk would kill it by a
+  // signal: it gets memory to write to, and the file is written here.
+  MemoryFile linked;
+  if (linked.descriptor < 0)
+    return createStringError(std::error_code(errno, std::generic_category()),
+                             "no memory for the linker's output");
   std::vector<std::string> arguments = {"--target=" + target.triple,
                                         "-shared",
                                         "-fuse-ld=lld",
@@ -78,7 +129,7 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
                                         "-Wl,--as-needed",
                                         "-nostartfiles",
                                         "-o",
-                                        temporary.str().str()};
+                                        "-"};
   arguments.insert(arguments.end(), objects.begin(), objects.end());
   if (target.openmp == "omp") {
     arguments.push_back(
@@ -103,8 +154,7 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
     arguments.push_back("-Wl,-rpath," + rpath);
   arguments.insert(arguments.end(), options.extraArguments.begin(),
                    options.extraArguments.end());
-  if (Error error = run(clang, arguments)) {
-    sys::fs::remove(temporary);
+  if (Error error = run(clang, arguments, linked.path())) {
     if (Triple(target.triple).getArch() ==
         Triple(sys::getDefaultTargetTriple()).getArch())
       return error;
@@ -116,9 +166,5 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
         "libstdc++-*-dev-riscv64-cross)",
         toString(std::move(error)).c_str(), target.triple.c_str());
   }
-  if (std::error_code ec = sys::fs::rename(temporary, output)) {
-    sys::fs::remove(temporary);
-    return createFileError(output, ec);
-  }
-  return Error::success();
+  return store(linked.path(), output);
 }

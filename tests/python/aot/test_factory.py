@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -84,8 +85,13 @@ def test_parameters_buffers_and_constants_are_stored(tmp_path: Path) -> None:
         ("user_model:wrong_inputs", r"torch\.export"),
     ],
 )
-def test_mistakes_are_named(name: str, message: str) -> None:
+def test_mistakes_are_named(
+    name: str, message: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(BundleError, match=message) as caught:
         FactorySource(name, "f32").trace()
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(name)
+    # torch logs the stack as well as it raises.
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert capfd.readouterr().err == ""

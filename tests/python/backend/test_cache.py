@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -156,3 +158,43 @@ def test_bad_size_names_the_variable(root: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("BUDDY_CACHE_SIZE", "lots")
     with pytest.raises(cache.CacheError, match="BUDDY_CACHE_SIZE=lots"):
         get(KEY, Builder())
+
+
+COMPILE_ON_A_FULL_DISK = """
+import sys
+import torch
+from buddy.backend import CacheError, buddy_backend
+f = torch.compile(lambda x, y: (torch.softmax(x @ y, -1) + 1).tanh(), backend=buddy_backend,
+                  options={"fallback": "error"})
+try:
+    f(torch.randn(5, 7), torch.randn(7, 9))
+except Exception as error:
+    print("No space left on device" in str(error) and "CacheError" in str(error), error)
+else:
+    print("compiled")
+"""
+
+
+@pytest.mark.parametrize("size", ["12k", "24k", "32k", "48k", "64m"])
+def test_full_disk_is_one_clear_error(tmp_path: Path, size: str) -> None:
+    """Wherever in a compilation the space ends."""
+    pytest.importorskip("_buddy")
+    (tmp_path / "cache").mkdir()
+    mount = f"mount -t tmpfs -o size={size} none {tmp_path}/cache"
+    space = ["unshare", "-r", "-m", "sh", "-c"]
+    if subprocess.run([*space, mount], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    (tmp_path / "run.py").write_text(COMPILE_ON_A_FULL_DISK)
+    done = subprocess.run(
+        [*space, f"{mount} && exec {sys.executable} {tmp_path}/run.py"],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "BUDDY_CACHE_DIR": str(tmp_path / "cache"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("compiled" if size == "64m" else "True"), done.stdout

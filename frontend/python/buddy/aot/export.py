@@ -6,7 +6,9 @@ sizes stands once and says in the user's words what it asks for, and a name for 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -38,7 +40,7 @@ class Traced:
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:
     """Trace `module`, which may be made of FakeTensors; its weights' values are not read."""
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), warnings.catch_warnings(), _no_traces_of_errors():
         ignore_torchs_own_warnings()
         program = torch.export.export(
             module,
@@ -51,6 +53,21 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any =
     _tidy_assertions(program, _describe_symbols(inputs))
     names = _name_symbols(inputs, module, args, dynamic_shapes)
     return Traced(program, names, _output_names(program))
+
+
+@contextlib.contextmanager
+def _no_traces_of_errors() -> Iterator[None]:
+    """Keep torch from printing the stack of an exception that it raises all the same."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+
+    def drop(record: logging.LogRecord) -> bool:
+        return record.exc_info is None
+
+    logger.addFilter(drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(drop)
 
 
 def _output_names(program: ExportedProgram) -> list[str]:

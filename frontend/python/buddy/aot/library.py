@@ -92,7 +92,12 @@ class BundleLibrary:
         return next(a for a in self._arguments if a["name"] == name or a["kind"] == name)
 
     def call(self, values: list[torch.Tensor | int]) -> None:
-        """Call the entry with its arguments, weights left out, in order."""
+        """Call the entry with its arguments, weights left out, in order.
+
+        Raises BundleError if the values are not of the arguments' number, kinds and dtypes, or if
+        the entry refuses their shapes or fails.
+        """
+        self._check_values(values)
         passed: list[Any] = []
         for value in values:
             if isinstance(value, torch.Tensor):
@@ -109,6 +114,27 @@ class BundleLibrary:
         status = self._entry(ctypes.byref(self.context), *passed)
         if status:
             raise BundleError(self.context.message.decode("utf-8", "replace") or f"error {status}")
+
+    def _check_values(self, values: list[torch.Tensor | int]) -> None:
+        """What a descriptor does not tell the entry: it reads the memory as what it declares."""
+        if len(values) != len(self._arguments):
+            names = ", ".join(a["name"] for a in self._arguments)
+            raise BundleError(
+                f"{len(values)} values for {len(self._arguments)} arguments ({names})"
+            )
+        for value, argument in zip(values, self._arguments, strict=True):
+            name = f"argument '{argument['name']}'"
+            if argument["kind"] == "size":
+                if not isinstance(value, int) or isinstance(value, bool):
+                    raise BundleError(f"{name}: an int is needed, not a {type(value).__name__}")
+                continue
+            if not isinstance(value, torch.Tensor):
+                raise BundleError(f"{name}: a tensor is needed, not a {type(value).__name__}")
+            dtype = _DTYPES[argument["dtype"]]
+            if value.dtype is not dtype:
+                raise BundleError(f"{name}: {dtype} is needed, not {value.dtype}")
+            if value.device.type != "cpu" or value.layout is not torch.strided:
+                raise BundleError(f"{name}: a strided tensor on the CPU is needed")
 
     def llama_state(self, capacity: int) -> list[torch.Tensor]:
         """Empty caches of a LLaMA, in the order of the arguments."""

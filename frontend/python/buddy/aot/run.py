@@ -36,7 +36,6 @@ def run(bundle: Path, arguments: list[str]) -> None:
     check_library(bundle, record)
     program = bundle / PROGRAM
     if not program.exists():
-        print("  compile the program ...", file=sys.stderr, flush=True)
         compile_program(bundle)
     try:
         os.execv(program, [str(program), "-m", str(bundle), *arguments])
@@ -74,7 +73,7 @@ def check_library(bundle: Path, record: dict[str, Any]) -> None:
 
 def compile_program(bundle: Path) -> None:
     """Compile examples/llama against the bundle, as `bundle`/llama."""
-    # The path becomes a C string and a CMake list.
+    # The path becomes a CMake list and part of a build rule.
     if any(c in str(bundle.resolve()) for c in '";\\$'):
         raise BundleError(
             f"{bundle}: the path may not contain quotes, semicolons, backslashes or dollar signs "
@@ -85,6 +84,7 @@ def compile_program(bundle: Path) -> None:
             f"{_EXAMPLE}: the program's source is not there; install buddy from its source tree "
             "(pip install -e)"
         )
+    print("  compile the program ...", file=sys.stderr, flush=True)
     # One place for all bundles, so that the containers are compiled once.
     build = _TREE / "build" / "bundle-program"
     aside = bundle / f".{PROGRAM}.{os.getpid()}"
@@ -96,7 +96,7 @@ def compile_program(bundle: Path) -> None:
                 "cmake", "-S", str(_EXAMPLE), "-B", str(build), "-G", "Ninja",
                 "-DCMAKE_BUILD_TYPE=Release",
                 "-DCMAKE_C_COMPILER=clang-22", "-DCMAKE_CXX_COMPILER=clang++-22",
-                f"-DBUDDY_BUNDLE={bundle.resolve()}",
+                f"-DBUDDY_BUNDLE={bundle.resolve()}", "-DLLAMA_IN_BUNDLE=ON",
             )  # fmt: skip
             _command("ninja", "-C", str(build), PROGRAM)
             shutil.copy2(build / PROGRAM, aside)

@@ -12,6 +12,7 @@ one of a fixed number of lock files; whoever evicts tries that lock and skips en
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -26,6 +27,8 @@ from . import logs
 _MAGIC = b"BUDDY-CACHE-1\n"
 _TRAILER = len(_MAGIC) + 64  # magic, key, SHA-256 of all before the checksum
 _STALE_SECONDS = 3600  # a temporary file of this age belongs to a process that died
+# What a write fails with where there is no space (left for this user, or for files of this size).
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -104,10 +107,12 @@ def library(key: str, build: Callable[[Path], None], rebuild: bool = False) -> I
                 _evict(root, keep=path)
             yield path
     except OSError as error:
-        if error.filename is None or not str(error.filename).startswith(str(root)):
+        # A write that fails for want of space names no file.
+        if error.errno not in FULL and not str(error.filename).startswith(str(root)):
             raise
+        where = f": {error.filename}" if error.filename else ""
         raise CacheError(
-            f"the cache directory {root} cannot be used ({error.strerror}: {error.filename}); "
+            f"the cache directory {root} cannot be used ({error.strerror}{where}); "
             "set BUDDY_CACHE_DIR to another one"
         ) from error
 

@@ -106,7 +106,11 @@ def _compile(module: ImportedModule, key: str, options: Options, output: Path) -
     reproducers.mkdir(parents=True, exist_ok=True)
     reproducer = reproducers / f"{key[:32]}.mlir"
     # Written first, so that it is there even if the compiler takes the process down.
-    reproducer.write_text(module.text(locations=True))
+    try:
+        reproducer.write_text(module.text(locations=True))
+    except OSError:
+        reproducer.unlink(missing_ok=True)
+        raise
     pipeline = f"target={options.target}"
     command = (
         f"buddy-opt --buddy-pipeline='{pipeline}' {reproducer} | "
@@ -119,6 +123,10 @@ def _compile(module: ImportedModule, key: str, options: Options, output: Path) -
         lowered = time.perf_counter()
         compiled.compile(str(output), shared=True, opt_level=_OPT_LEVEL)
     except RuntimeError as error:
+        for number in cache.FULL:
+            if os.strerror(number) in str(error):
+                reproducer.unlink(missing_ok=True)
+                raise OSError(number, os.strerror(number), str(output)) from error
         raise CompileError(
             f"compiling {module.entry.name} failed: {error}\nto reproduce: {command}"
         ) from error
