@@ -235,3 +235,11 @@ def test_large_constant_integer_powers():
 
 def test_power_of_bools():
     compare(lambda x: (x**True, x**False, x**2), torch.tensor([True, False]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_neighbours_of_floats(dtype):
+    values = [0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), 1e-45, 3.4e38, float("nan")]
+    x = torch.tensor(values).to(dtype)
+    compare(torch.nextafter, x[:, None], x, rtol=0, atol=0)
+    compare(lambda x, y: torch.nextafter(x, y).signbit(), x[:-1, None], x[:-1])

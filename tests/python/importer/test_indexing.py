@@ -175,3 +175,12 @@ def test_adding_and_writing_slabs(shape, dim, count, dynamic):
         )
 
     compare(function, torch.randn(shape), index, source, dynamic=dynamic)
+
+
+def test_filling_slabs():
+    def function(x, index, value):
+        return x.index_fill(0, index, 7), x.index_fill(-1, index - 1, value)
+
+    compare(function, torch.randn(5, 5), torch.tensor([0, 2]), torch.tensor(2.5))
+    compare(function, torch.arange(4), torch.tensor([1]), torch.tensor(3))
+    compare(lambda x: x.index_fill(0, torch.tensor(0), 7), torch.randn(()))

@@ -119,3 +119,24 @@ def test_reductions_over_everything_keep_dimensions(shape, dynamic):
 
     compare(function, torch.randn(shape), dynamic=dynamic)
     compare(function, torch.randn(shape[::-1]).permute(dims[::-1]), dynamic=dynamic)
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.tensor([[1.0, 2, 2, 1], [NAN, 1, 2, NAN], [-INF, -INF, INF, INF], [3, 3, 2, NAN]]),
+        torch.randint(-3, 3, (4, 6)),
+        torch.randn(7, 5).t(),
+        torch.randn(3, 0),
+        torch.randn(3, 4, 5).bfloat16(),
+    ],
+    ids=["special", "integers", "transposed", "empty", "bfloat16"],
+)
+def test_running_extrema_and_log_sums(x, dynamic):
+    compare(lambda x: (*torch.cummax(x, 0), *torch.cummin(x, -1)), x, dynamic=dynamic)
+    if x.is_floating_point():
+        compare(lambda x: (x.logcumsumexp(0), x.logcumsumexp(-1)), x, dynamic=dynamic)

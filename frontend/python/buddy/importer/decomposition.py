@@ -27,6 +27,8 @@ _KEPT = (
     aten.split.Tensor,
     aten.stack.default,
     aten.index_copy.default,
+    aten.index_fill.int_Scalar,
+    aten.index_fill.int_Tensor,
     aten.addmm.default,
     aten.baddbmm.default,
     aten.slice_scatter.default,

@@ -369,6 +369,19 @@ def _pow(b: Builder, x: Any, y: Any) -> Tensor:
     return elementwise(b, [x, y], functions.power)
 
 
+@lowers(aten.nextafter.default, prims.nextafter.default)
+def _nextafter(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    dtype = b.result_dtype()
+    return b.pointwise(
+        [x, y],
+        b.result_shape(),
+        dtype,
+        lambda p, q: functions.next_after(
+            dtype, scalars.cast(p, x.dtype, dtype), scalars.cast(q, y.dtype, dtype)
+        ),
+    )
+
+
 @lowers(aten.where.self, prims.where.default)
 def _where(b: Builder, condition: Tensor, x: Any, y: Any) -> Tensor:
     dtype = b.result_dtype()

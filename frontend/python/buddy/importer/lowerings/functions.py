@@ -192,3 +192,30 @@ def integer_power(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.
     inverse = arith.select(is_one, one, inverse)
     negative = scalars.compare("lt", exponent, zero, dtype)
     return arith.select(negative, inverse, result)
+
+
+def next_after(dtype: torch.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The neighbour of x on the way to y, in any float dtype.
+
+    The bits of floats, less the sign, are in the order of their magnitudes.
+    """
+    bits = ir.IntegerType.get_signless(dtype.itemsize * 8)
+    wide = types.opmath(dtype)
+    p, q = scalars.cast(x, dtype, wide), scalars.cast(y, dtype, wide)
+    zero, one = arith.constant(bits, 0), arith.constant(bits, 1)
+    number = arith.bitcast(bits, x)
+    grows = arith.cmpi(
+        arith.CmpIPredicate.eq,
+        scalars.compare("lt", p, q, wide),
+        arith.cmpi(arith.CmpIPredicate.sge, number, zero),
+    )
+    step = arith.select(grows, one, arith.constant(bits, -1))
+    result = arith.bitcast(x.type, arith.addi(number, step))
+    # From zero: the smallest number of y's sign.
+    sign = arith.andi(arith.bitcast(bits, y), arith.constant(bits, -(1 << (bits.width - 1))))
+    least = arith.bitcast(x.type, arith.ori(sign, one))
+    is_zero = scalars.compare("eq", p, scalars.constant(0, wide), wide)
+    result = arith.select(is_zero, least, result)
+    result = arith.select(scalars.compare("eq", p, q, wide), y, result)
+    result = arith.select(scalars.is_nan(q), y, result)
+    return arith.select(scalars.is_nan(p), x, result)

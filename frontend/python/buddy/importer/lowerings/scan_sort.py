@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from mlir import ir
-from mlir.dialects import arith, scf, tensor
+from mlir.dialects import arith, math, scf, tensor
 
 from .. import scalars, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
@@ -19,6 +19,7 @@ from .common import normalize
 from .view import slice_dim
 
 aten = torch.ops.aten
+_INF = float("inf")
 
 
 def _scan_accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -38,12 +39,78 @@ def _cumprod(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
     return _scan(b, x, dim, scalars.mul, 1)
 
 
+@lowers(aten.logcumsumexp.default)
+def _logcumsumexp(b: Builder, x: Tensor, dim: int) -> Tensor:
+    def combine(dtype: torch.dtype, total: ir.Value, value: ir.Value) -> ir.Value:
+        low = scalars.minimum(dtype, total, value)
+        high = scalars.maximum(dtype, total, value)
+        sum_ = arith.addf(math.log1p(math.exp(arith.subf(low, high))), high)
+        # The difference of two infinities is no number.
+        infinite = scalars.compare("eq", math.absf(low), scalars.constant(_INF, dtype), dtype)
+        same = arith.andi(infinite, scalars.compare("eq", low, high, dtype))
+        return arith.select(same, low, sum_)
+
+    return _scan(b, x, dim, combine, -_INF)
+
+
+@lowers(aten.cummax.default, aten.cummin.default)
+def _cumulative_extremum(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The running extremum and its place: the last of equal ones; a NaN counts as extremum."""
+    better = "ge" if b.node.target is aten.cummax.default else "le"
+    i64 = torch.int64
+    if x.rank == 0:
+        return x, Tensor.plain(b.full((), scalars.constant(0, i64), i64), i64, ())
+    dim = normalize(dim, x.rank)
+    x = b.plain(x)
+    sizes = tuple(1 if i == dim else size for i, size in enumerate(x.shape))
+    ones, identity = [1] * x.rank, ir.AffineMap.get_identity(x.rank)
+
+    def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        offsets: list[Any] = [0] * x.rank
+        offsets[dim] = at[0]
+        place = arith.index_cast(ir.IntegerType.get_signless(64), at[0])
+        slab = b.extract_slice(x, offsets, sizes, ones)
+
+        def step(new: ir.Value, best: ir.Value, where: ir.Value) -> list[ir.Value]:
+            take = scalars.compare(better, new, best, x.dtype)
+            if types.is_float(x.dtype):
+                take = arith.andi(take, scalars.logical_not(scalars.is_nan(best)))
+                take = arith.ori(take, scalars.is_nan(new))
+            none_yet = scalars.compare("lt", where, scalars.constant(0, i64), i64)
+            take = arith.ori(take, none_yet)
+            return [arith.select(take, new, best), arith.select(take, place, where)]
+
+        best, where = b.generic(
+            [(slab.base, identity)],
+            [(carried[0], identity), (carried[1], identity)],
+            [PARALLEL] * x.rank,
+            step,
+        )
+        return [
+            best,
+            where,
+            b.insert_slice(best, carried[2], offsets, sizes),
+            b.insert_slice(where, carried[3], offsets, sizes),
+        ]
+
+    if 0 in x.shape:
+        return x, Tensor.plain(b.empty(x.shape, i64), i64, x.shape)
+    start = [
+        b.full(sizes, scalars.constant(0, x.dtype), x.dtype),
+        b.full(sizes, scalars.constant(-1, i64), i64),
+        b.empty(x.shape, x.dtype),
+        b.empty(x.shape, i64),
+    ]
+    _, _, values, places = b.loop([x.shape[dim]], start, body)
+    return Tensor.plain(values, x.dtype, x.shape), Tensor.plain(places, i64, x.shape)
+
+
 def _scan(
     b: Builder,
     x: Tensor,
     dim: int,
     combine: Callable[[torch.dtype, ir.Value, ir.Value], ir.Value],
-    init: int,
+    init: float,
 ) -> Tensor:
     """Combine along a dimension, slab by slab."""
     dtype = b.result_dtype()

@@ -97,13 +97,15 @@ def _index_copy(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor) 
     return _write_slabs(b, x, dim, index, source, "index_copy", None)
 
 
-@lowers(aten.index_fill.int_Scalar)
+@lowers(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def _index_fill(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    filled = b.full((), b.scalar(value, x.dtype), x.dtype)
     dim = normalize(dim, x.rank)
     count = index.shape[0] if index.rank else 1
     shape = tuple(count if i == dim else size for i, size in enumerate(x.shape))
-    source = Tensor(filled, x.dtype, shape, (None,) * x.rank)
+    if isinstance(value, Tensor):
+        source = expand(b, b.cast(value, x.dtype), shape)
+    else:
+        source = _spread(b, value, x.dtype, shape)
     return _write_slabs(b, x, dim, index, source, "index_fill", None, negative=True)
 
 
