@@ -346,10 +346,6 @@ def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {
     %r = memref.reinterpret_cast %base to offset: [0], sizes: [%b, %t, 3], strides: [%s, 3, 1]
     ```
   }];
-  let options = [Option<
-      "scalarsOnly", "scalars-only", "bool", "false",
-      "Only those of one element without dimensions, through which upstream's "
-      "fold-memref-alias-ops would fold a vector access">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
 }

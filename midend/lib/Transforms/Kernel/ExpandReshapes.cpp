@@ -58,15 +58,10 @@ static void expand(memref::ExpandShapeOp op, RewriterBase &rewriter) {
 
 namespace {
 struct ExpandReshapes : buddy::impl::ExpandReshapesBase<ExpandReshapes> {
-  using ExpandReshapesBase::ExpandReshapesBase;
-
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
     SmallVector<memref::ExpandShapeOp> ops;
-    getOperation().walk([&](memref::ExpandShapeOp op) {
-      if (!scalarsOnly || op.getSrcType().getRank() == 0)
-        ops.push_back(op);
-    });
+    getOperation().walk([&](memref::ExpandShapeOp op) { ops.push_back(op); });
     for (memref::ExpandShapeOp op : ops)
       expand(op, rewriter);
   }

@@ -1,11 +1,9 @@
 // RUN: buddy-opt %s --pass-pipeline="builtin.module(func.func(buddy-expand-reshapes))" | FileCheck %s
-// RUN: buddy-opt %s --pass-pipeline="builtin.module(func.func(buddy-expand-reshapes{scalars-only}))" | FileCheck %s --check-prefix=SCALAR
 
 // Two dynamic sizes in one group: both are given, none is derived.
 // CHECK-LABEL: func.func @two_dynamic
 // CHECK-SAME: (%[[M:.*]]: memref<?x3xf32>, %[[B:.*]]: index, %[[T:.*]]: index)
 // CHECK: memref.extract_strided_metadata %[[M]]
-// SCALAR: memref.expand_shape
 // CHECK: memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%[[B]], %[[T]], 3], strides: [%{{.*}}, 3, 1]
 func.func @two_dynamic(%m: memref<?x3xf32>, %b: index, %t: index) -> memref<?x?x3xf32> {
   %r = memref.expand_shape %m [[0, 1], [2]] output_shape [%b, %t, 3] : memref<?x3xf32> into memref<?x?x3xf32>
@@ -31,12 +29,9 @@ func.func @collapse(%m: memref<2x4xf32>) -> memref<8xf32> {
   return %r : memref<8xf32>
 }
 
-// A vector access must not be folded to a scalar's memory.
+// A scalar becomes a dimension of size 1.
 // CHECK-LABEL: func.func @scalar(
 // CHECK: memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [1], strides: [1]
-// SCALAR-LABEL: func.func @scalar(
-// SCALAR-NOT: memref.expand_shape
-// SCALAR: memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [1], strides: [1]
 func.func @scalar(%m: memref<f32>) -> memref<1xf32> {
   %r = memref.expand_shape %m [] output_shape [1] : memref<f32> into memref<1xf32>
   return %r : memref<1xf32>
