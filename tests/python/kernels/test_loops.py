@@ -46,6 +46,9 @@ class Operand:
         at = draw.randrange(len(shape) + 1) if sliced else None
         outer = shape if at is None else (*shape[:at], 3, *shape[at:])
         self.passed = layout(draw, outer)
+        if at == len(shape) and draw.random() < 0.7:
+            # What is left is contiguous, though the array's last dimension is its outermost.
+            self.passed = np.moveaxis(np.ascontiguousarray(np.moveaxis(self.passed, -1, 0)), 0, -1)
         self.array = self.passed
         self.name, self.code = f"%{name}", ""
         sizes = [str(n) for n in outer]

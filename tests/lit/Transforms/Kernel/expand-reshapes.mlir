@@ -29,7 +29,7 @@ func.func @collapse(%m: memref<2x4xf32>) -> memref<8xf32> {
   return %r : memref<8xf32>
 }
 
-// A vector access must not be folded to a scalar's memory.
+// A scalar becomes a dimension of size 1.
 // CHECK-LABEL: func.func @scalar(
 // CHECK: memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [1], strides: [1]
 func.func @scalar(%m: memref<f32>) -> memref<1xf32> {

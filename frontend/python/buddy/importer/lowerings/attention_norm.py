@@ -212,9 +212,9 @@ def attention(
     if scale is None:
         scale = q.shape[-1] ** -0.5 if q.shape[-1] else 1.0
     if not (isinstance(q.shape[-3], int) and isinstance(k.shape[-3], int)):
-        operands = _heads_as_batch(b, q, k, v, mask)
-        result = attention(b, *operands, causal, scale)
-        lead = result.shape[: q.rank - operands[0].rank - 3]
+        parts = _heads_as_batch(b, q, k, v, mask)
+        result = attention(b, *parts, causal, scale)
+        lead = result.shape[: q.rank - parts[0].rank - 3]
         return reshape(b, result, (*lead, *q.shape[-3:-1], v.shape[-1]))
     batch = _batch_shape((q, k, v))
     q, k, v = (
