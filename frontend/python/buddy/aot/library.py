@@ -7,6 +7,7 @@ descriptor of MemRef.h.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import mmap
 from pathlib import Path
@@ -49,9 +50,8 @@ class Context(ctypes.Structure):
 assert ctypes.sizeof(Context) == 512
 
 
-def descriptor(tensor: torch.Tensor) -> ctypes.Structure:
-    """The memref descriptor of a tensor, which must stay alive."""
-    rank = tensor.dim()
+@functools.cache
+def _descriptor_type(rank: int) -> type[ctypes.Structure]:
     fields: list[Any] = [
         ("base", ctypes.c_void_p),
         ("aligned", ctypes.c_void_p),
@@ -59,9 +59,14 @@ def descriptor(tensor: torch.Tensor) -> ctypes.Structure:
     ]
     if rank:
         fields += [("sizes", ctypes.c_int64 * rank), ("strides", ctypes.c_int64 * rank)]
-    structure = type("Descriptor", (ctypes.Structure,), {"_fields_": fields})
-    value = structure(tensor.data_ptr(), tensor.data_ptr(), 0)
-    if rank:
+    return type(f"Descriptor{rank}", (ctypes.Structure,), {"_fields_": fields})
+
+
+def descriptor(tensor: torch.Tensor) -> ctypes.Structure:
+    """The memref descriptor of a tensor, which must stay alive."""
+    address = tensor.data_ptr()
+    value = _descriptor_type(tensor.dim())(address, address, 0)
+    if tensor.dim():
         value.sizes[:] = list(tensor.shape)
         value.strides[:] = list(tensor.stride())
     return value
