@@ -84,7 +84,9 @@ def test_a_text_is_written_to_a_pipe_and_does_not_replace_it(tmp_path: Path) -> 
 def start_build(final: Path) -> subprocess.Popen[str]:
     """A process that is in the middle of a build."""
     code = f"""
-        import pathlib, time
+        import pathlib, signal, time
+        # A shell may have it ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         from buddy.aot.staging import staged
         with staged(pathlib.Path({str(final)!r})) as stage:
             (stage / "half").write_text("")
