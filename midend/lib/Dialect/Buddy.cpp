@@ -140,7 +140,7 @@ void AttentionIntoOp::getEffects(
 
 LogicalResult SoftmaxOp::verify() {
   int64_t rank = cast<RankedTensorType>(getInput().getType()).getRank();
-  if (getDim() < 0 || getDim() >= rank)
+  if (getDim() >= uint64_t(rank))
     return emitOpError("dim ") << getDim() << " out of range for rank " << rank;
   return success();
 }
@@ -257,9 +257,7 @@ void QuantizedMatmulOp::getEffects(
 LogicalResult QuantizedMatmulOp::verify() {
   if (failed(verifyDestinations(*this)))
     return failure();
-  auto packing = dyn_cast<PackingAttr>(getPacking());
-  if (!packing)
-    return emitOpError("needs a #buddy.packing");
+  PackingAttr packing = getPacking();
   int64_t m = cast<ShapedType>(getElements().getType()).getDimSize(0);
   int64_t blocks = packing.blocks();
   if (failed(verifyShape(*this, getElements(), "elements",
@@ -278,8 +276,5 @@ void QuantizedElementOp::getEffects(
 }
 
 LogicalResult QuantizedElementOp::verify() {
-  auto packing = dyn_cast<PackingAttr>(getPacking());
-  if (!packing)
-    return emitOpError("needs a #buddy.packing");
-  return verifyShape(*this, getWeight(), "weight", packing.storedShape());
+  return verifyShape(*this, getWeight(), "weight", getPacking().storedShape());
 }

@@ -23,6 +23,10 @@ def Buddy_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
 }
 
+class Buddy_Attr<string name, string attrMnemonic> : AttrDef<Buddy_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
 class Buddy_Op<string mnemonic, list<Trait> traits = []>
     : Op<Buddy_Dialect, mnemonic, traits>;
 
@@ -141,6 +145,48 @@ def Buddy_LayerNormOp : Buddy_Op<"layer_norm", [Pure]> {
 
 //===-- Quantised weights ---------------------------------------------------===//
 
+def Buddy_PackingAttr : Buddy_Attr<"Packing", "packing"> {
+  let summary = "how a quantised weight lies in memory, as attribute of a weight argument";
+  let description = [{
+    A weight `[n, k]` is cut into panels of `panel` rows and blocks of `block` columns.
+    It is stored as `[ceil(n / panel), k / block, bytes]`, so that one panel is read in
+    one stream; rows beyond n are zero. Each row of a block has unsigned elements `u` of
+    `bits` (4 or 8), a scale `d` and, if `mins`, a minimum `m`:
+    `w = d * (u - zero) + m`. The bytes of a block are
+
+    - the elements in groups of 4 columns: group g is `[panel, 4]` bytes, one 32-bit word
+      a row, as byte dot products take it; of 4 bits, byte j of the first half holds
+      group g in its low and group g + block / 8 in its high half;
+    - the panel's scales and then its minima, f16 or f32 as `scale_bits` says.
+
+    `format` is the name of the format the values come from.
+
+    ```mlir
+    #buddy.packing<format = "q4_1", n = 576, k = 1536, panel = 32, block = 32, bits = 4,
+        zero = 0, mins = true, scale_bits = 16>
+    ```
+  }];
+  let parameters = (ins StringRefParameter<"name of the source format">:$format,
+                        "int64_t":$n, "int64_t":$k, "int64_t":$panel, "int64_t":$block,
+                        "int64_t":$bits, "int64_t":$zero, "bool":$mins,
+                        "int64_t":$scale_bits);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    int64_t panels() const { return (getN() + getPanel() - 1) / getPanel(); }
+    int64_t blocks() const { return getK() / getBlock(); }
+    /// Bytes of one block: elements, scales and minima of a panel's rows.
+    int64_t elementBytes() const { return getPanel() * getBlock() * getBits() / 8; }
+    int64_t scaleBytes() const { return getPanel() * getScaleBits() / 8; }
+    int64_t blockBytes() const {
+      return elementBytes() + scaleBytes() * (getMins() ? 2 : 1);
+    }
+    ::llvm::SmallVector<int64_t> storedShape() const {
+      return {panels(), blocks(), blockBytes()};
+    }
+  }];
+}
+
 def F32Buffer : AnyTypeOf<[RankedTensorOf<[F32]>, MemRefRankOf<[F32], [2]>]>;
 def I32Buffer : AnyTypeOf<[RankedTensorOf<[I32]>, MemRefRankOf<[I32], [2]>]>;
 def I8Buffer : AnyTypeOf<[RankedTensorOf<[I8]>, MemRefRankOf<[I8], [3]>]>;
@@ -189,7 +235,7 @@ def Buddy_QuantizedMatmulOp : Buddy_DestinationOp<"quantized_matmul"> {
     ```
   }];
   let arguments = (ins I8Buffer:$elements, F32Buffer:$scales, I32Buffer:$sums,
-                       I8Buffer:$weight, F32Buffer:$output, AnyAttr:$packing);
+                       I8Buffer:$weight, F32Buffer:$output, Buddy_PackingAttr:$packing);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     attr-dict `ins` `(` $elements `,` $scales `,` $sums `,` $weight `:`
@@ -211,7 +257,7 @@ def Buddy_QuantizedElementOp : Buddy_Op<"quantized_element",
     %x = buddy.quantized_element %w[%n, %k] {packing = #buddy.packing<…>} : tensor<3x2x640xi8>
     ```
   }];
-  let arguments = (ins I8Buffer:$weight, Index:$row, Index:$column, AnyAttr:$packing);
+  let arguments = (ins I8Buffer:$weight, Index:$row, Index:$column, Buddy_PackingAttr:$packing);
   let results = (outs F32:$result);
   let assemblyFormat = "$weight `[` $row `,` $column `]` attr-dict `:` type($weight)";
   let hasVerifier = 1;
@@ -247,10 +293,6 @@ def Buddy_NumThreadsOp : Buddy_Op<"num_threads", [Pure]> {
   let arguments = (ins Index:$work);
   let results = (outs I32:$result);
   let assemblyFormat = "$work attr-dict";
-}
-
-class Buddy_Attr<string name, string attrMnemonic> : AttrDef<Buddy_Dialect, name> {
-  let mnemonic = attrMnemonic;
 }
 
 def Buddy_TargetAttr : Buddy_Attr<"Target", "target"> {
@@ -291,48 +333,6 @@ def Buddy_ScheduleAttr : Buddy_Attr<"Schedule", "schedule"> {
                         "int64_t":$pack_m, DefaultValuedParameter<"bool", "false">:$pairs);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
-}
-
-def Buddy_PackingAttr : Buddy_Attr<"Packing", "packing"> {
-  let summary = "how a quantised weight lies in memory, as attribute of a weight argument";
-  let description = [{
-    A weight `[n, k]` is cut into panels of `panel` rows and blocks of `block` columns.
-    It is stored as `[ceil(n / panel), k / block, bytes]`, so that one panel is read in
-    one stream; rows beyond n are zero. Each row of a block has unsigned elements `u` of
-    `bits` (4 or 8), a scale `d` and, if `mins`, a minimum `m`:
-    `w = d * (u - zero) + m`. The bytes of a block are
-
-    - the elements in groups of 4 columns: group g is `[panel, 4]` bytes, one 32-bit word
-      a row, as byte dot products take it; of 4 bits, byte j of the first half holds
-      group g in its low and group g + block / 8 in its high half;
-    - the panel's scales and then its minima, f16 or f32 as `scale_bits` says.
-
-    `format` is the name of the format the values come from.
-
-    ```mlir
-    #buddy.packing<format = "q4_1", n = 576, k = 1536, panel = 32, block = 32, bits = 4,
-        zero = 0, mins = true, scale_bits = 16>
-    ```
-  }];
-  let parameters = (ins StringRefParameter<"name of the source format">:$format,
-                        "int64_t":$n, "int64_t":$k, "int64_t":$panel, "int64_t":$block,
-                        "int64_t":$bits, "int64_t":$zero, "bool":$mins,
-                        "int64_t":$scale_bits);
-  let assemblyFormat = "`<` struct(params) `>`";
-  let genVerifyDecl = 1;
-  let extraClassDeclaration = [{
-    int64_t panels() const { return (getN() + getPanel() - 1) / getPanel(); }
-    int64_t blocks() const { return getK() / getBlock(); }
-    /// Bytes of one block: elements, scales and minima of a panel's rows.
-    int64_t elementBytes() const { return getPanel() * getBlock() * getBits() / 8; }
-    int64_t scaleBytes() const { return getPanel() * getScaleBits() / 8; }
-    int64_t blockBytes() const {
-      return elementBytes() + scaleBytes() * (getMins() ? 2 : 1);
-    }
-    ::llvm::SmallVector<int64_t> storedShape() const {
-      return {panels(), blocks(), blockBytes()};
-    }
-  }];
 }
 
 #endif

@@ -9,10 +9,9 @@
 #ifndef BUDDY_LIB_TRANSFORMS_ATTENTION_ATTENTION_H
 #define BUDDY_LIB_TRANSFORMS_ATTENTION_ATTENTION_H
 
+#include "../IndexBuilder.h"
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace buddy {
 
@@ -20,7 +19,7 @@ namespace buddy {
 /// all query heads that share a key head, and a range of keys. Rows of its
 /// buffers are [query, head of the group], so that fewer queries are fewer
 /// rows.
-class AttentionEmitter {
+class AttentionEmitter : IndexBuilder {
 public:
   AttentionEmitter(mlir::OpBuilder &builder, AttentionIntoOp op,
                    const TargetInfo &target);
@@ -29,7 +28,6 @@ public:
   void emit();
 
 private:
-  using Value = mlir::Value;
   using ValueRange = mlir::ValueRange;
   using Values = llvm::SmallVector<mlir::Value>;
   using Sizes = llvm::SmallVector<mlir::OpFoldResult>;
@@ -68,15 +66,7 @@ private:
   void emitTask(const Task &task);
   void emitCombination();
 
-  Value constant(int64_t value);
   Value materialize(mlir::OpFoldResult value);
-  Value add(Value lhs, Value rhs);
-  Value sub(Value lhs, Value rhs);
-  Value mul(Value lhs, Value rhs);
-  Value minimum(Value lhs, Value rhs);
-  Value maximum(Value lhs, Value rhs);
-  Value divide(Value lhs, Value rhs); ///< Of numbers that are not negative.
-  Value roundUp(Value value, Value factor);
 
   //===-- Blocks.cpp ------------------------------------------------------===//
   /// A part of a memref without the dimensions that `dropped` names.
@@ -124,7 +114,6 @@ private:
   Value scalar(mlir::OpBuilder &at, double value);
   Value convert(mlir::OpBuilder &at, Value value, mlir::Type type);
 
-  mlir::ImplicitLocOpBuilder b;
   AttentionIntoOp op;
   const TargetInfo &target;
   mlir::Type element, compute;

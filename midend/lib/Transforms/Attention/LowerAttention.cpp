@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Attention.h"
+#include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Parallel.h"
 #include "llvm/ADT/bit.h"
 #include <numeric>
@@ -31,7 +32,7 @@ static constexpr int64_t kMinRows = 32, kMaxRows = 128, kRowTile = 8;
 
 AttentionEmitter::AttentionEmitter(OpBuilder &builder, AttentionIntoOp op,
                                    const TargetInfo &target)
-    : b(op.getLoc(), builder), op(op), target(target) {
+    : IndexBuilder(op.getLoc(), builder), op(op), target(target) {
   auto q = cast<MemRefType>(op.getQuery().getType());
   auto k = cast<MemRefType>(op.getKey().getType());
   element = q.getElementType();
@@ -61,46 +62,8 @@ AttentionEmitter::AttentionEmitter(OpBuilder &builder, AttentionIntoOp op,
           : std::max(1u, target.vectorLength(compute.getIntOrFloatBitWidth()));
 }
 
-//===-- Index arithmetic --------------------------------------------------===//
-
-Value AttentionEmitter::constant(int64_t value) {
-  return arith::ConstantIndexOp::create(b, value);
-}
-
 Value AttentionEmitter::materialize(OpFoldResult value) {
   return getValueOrCreateConstantIndexOp(b, b.getLoc(), value);
-}
-
-Value AttentionEmitter::add(Value lhs, Value rhs) {
-  return b.createOrFold<arith::AddIOp>(lhs, rhs,
-                                       arith::IntegerOverflowFlags::nsw);
-}
-
-Value AttentionEmitter::sub(Value lhs, Value rhs) {
-  return b.createOrFold<arith::SubIOp>(lhs, rhs,
-                                       arith::IntegerOverflowFlags::nsw);
-}
-
-Value AttentionEmitter::mul(Value lhs, Value rhs) {
-  return b.createOrFold<arith::MulIOp>(lhs, rhs,
-                                       arith::IntegerOverflowFlags::nsw);
-}
-
-Value AttentionEmitter::minimum(Value lhs, Value rhs) {
-  return b.createOrFold<arith::MinSIOp>(lhs, rhs);
-}
-
-Value AttentionEmitter::maximum(Value lhs, Value rhs) {
-  return b.createOrFold<arith::MaxSIOp>(lhs, rhs);
-}
-
-Value AttentionEmitter::divide(Value lhs, Value rhs) {
-  return b.createOrFold<arith::DivUIOp>(lhs, rhs);
-}
-
-Value AttentionEmitter::roundUp(Value value, Value factor) {
-  Value up = add(value, sub(factor, constant(1)));
-  return sub(up, b.createOrFold<arith::RemUIOp>(up, factor));
 }
 
 //===-- Sizes -------------------------------------------------------------===//
@@ -304,14 +267,9 @@ void AttentionEmitter::emit() {
 namespace {
 struct LowerAttention : buddy::impl::LowerAttentionBase<LowerAttention> {
   void runOnOperation() override {
-    auto module = getOperation()->getParentOfType<ModuleOp>();
-    auto attribute =
-        module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
-    auto target = getTargetInfo(attribute ? attribute.getName() : "native");
-    if (!target) {
-      emitError(getOperation().getLoc(), llvm::toString(target.takeError()));
+    FailureOr<TargetInfo> target = findTarget(getOperation());
+    if (failed(target))
       return signalPassFailure();
-    }
     SmallVector<AttentionIntoOp> ops;
     getOperation().walk([&](AttentionIntoOp op) {
       if (isa<MemRefType>(op.getInit().getType()))

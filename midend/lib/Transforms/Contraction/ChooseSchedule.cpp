@@ -19,7 +19,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Contraction.h"
-#include "buddy/Target/TargetInfo.h"
+#include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Passes.h"
 #include "buddy/Transforms/Schedule.h"
 #include "llvm/ADT/bit.h"
@@ -86,14 +86,9 @@ namespace {
 struct ChooseSchedule : buddy::impl::ChooseScheduleBase<ChooseSchedule> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    auto module = function->getParentOfType<ModuleOp>();
-    auto attribute =
-        module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
-    auto target = getTargetInfo(attribute ? attribute.getName() : "native");
-    if (!target) {
-      emitError(function.getLoc(), llvm::toString(target.takeError()));
+    FailureOr<TargetInfo> target = findTarget(function);
+    if (failed(target))
       return signalPassFailure();
-    }
     function.walk([&](linalg::LinalgOp op) {
       if (op->hasAttr(kScheduleAttr))
         return;

@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace buddy;
@@ -171,4 +172,19 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     (c.c.has(dim) ? c.outerParallel : c.outerReductions).push_back(dim);
   }
   return c;
+}
+
+bool buddy::isZeroFill(linalg::LinalgOp op) {
+  if (op.getNumDpsInits() != 1 ||
+      !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isPermutation())
+    return false;
+  Block &body = op->getRegion(0).front();
+  Value value = body.getTerminator()->getOperand(0);
+  if (auto arg = dyn_cast<BlockArgument>(value)) {
+    if (arg.getOwner() == &body)
+      value = op->getOperand(arg.getArgNumber());
+    else
+      return false;
+  }
+  return matchPattern(value, m_Zero()) || matchPattern(value, m_AnyZeroFloat());
 }

@@ -59,6 +59,9 @@ struct Contraction {
   static std::optional<Contraction> match(mlir::linalg::LinalgOp op);
 };
 
+/// The op writes zero to every element of its one output, and only that.
+bool isZeroFill(mlir::linalg::LinalgOp op);
+
 } // namespace buddy
 
 #endif // BUDDY_LIB_TRANSFORMS_CONTRACTION_CONTRACTION_H

@@ -12,7 +12,7 @@ ContractionEmitter::ContractionEmitter(OpBuilder &builder,
                                        Contraction contraction,
                                        ScheduleAttr schedule, bool fromZero,
                                        std::optional<Epilogue> epilogue)
-    : b(contraction.op.getLoc(), builder), c(std::move(contraction)),
+    : IndexBuilder(contraction.op.getLoc(), builder), c(std::move(contraction)),
       schedule(schedule), fromZero(fromZero), epilogue(std::move(epilogue)),
       unit(schedule.getPairs() && c.multipliesBFloat16() ? 2 : 1) {
   for (Range &range : c.op.createLoopRanges(b, b.getLoc()))
@@ -70,46 +70,6 @@ void ContractionEmitter::emit() {
         std::min<int64_t>(vectors, llvm::divideCeil(columns, schedule.getVl()));
   ifElse(lessThan(constant(1), rowCount), wide,
          [&] { emitOuterProduct(1, std::max<int64_t>(vectors, 1)); });
-}
-
-//===-- Index arithmetic
-//----------------------------------------------------===//
-
-Value ContractionEmitter::constant(int64_t value) {
-  return arith::ConstantIndexOp::create(b, value);
-}
-
-Value ContractionEmitter::add(Value lhs, Value rhs) {
-  return b.createOrFold<arith::AddIOp>(lhs, rhs,
-                                       arith::IntegerOverflowFlags::nsw);
-}
-
-Value ContractionEmitter::sub(Value lhs, Value rhs) {
-  return b.createOrFold<arith::SubIOp>(lhs, rhs,
-                                       arith::IntegerOverflowFlags::nsw);
-}
-
-Value ContractionEmitter::mul(Value lhs, Value rhs) {
-  return b.createOrFold<arith::MulIOp>(lhs, rhs,
-                                       arith::IntegerOverflowFlags::nsw);
-}
-
-Value ContractionEmitter::minimum(Value lhs, Value rhs) {
-  return b.createOrFold<arith::MinSIOp>(lhs, rhs);
-}
-
-Value ContractionEmitter::roundDown(Value value, Value factor) {
-  if (getConstantIntValue(factor) == 1)
-    return value;
-  return sub(value, b.createOrFold<arith::RemUIOp>(value, factor));
-}
-
-Value ContractionEmitter::lessThan(Value lhs, Value rhs) {
-  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, lhs, rhs);
-}
-
-Value ContractionEmitter::equal(Value lhs, Value rhs) {
-  return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq, lhs, rhs);
 }
 
 Value ContractionEmitter::bothOf(Value lhs, Value rhs) {

@@ -12,14 +12,14 @@
 #ifndef BUDDY_LIB_TRANSFORMS_CONTRACTION_EMITTER_H
 #define BUDDY_LIB_TRANSFORMS_CONTRACTION_EMITTER_H
 
+#include "../IndexBuilder.h"
 #include "Contraction.h"
 #include "Epilogue.h"
 #include "buddy/Transforms/Passes.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace buddy {
 
-class ContractionEmitter {
+class ContractionEmitter : IndexBuilder {
 public:
   /// `fromZero`: what C holds before is not read, the sums start from zero.
   /// With an epilogue, its output is written, and C is undefined afterwards.
@@ -32,21 +32,11 @@ public:
   void emit();
 
 private:
-  using Value = mlir::Value;
   using ValueRange = mlir::ValueRange;
   using Values = llvm::SmallVector<mlir::Value>;
 
   //===-- Emitter.cpp
   //------------------------------------------------------===//
-  Value constant(int64_t value);
-  Value add(Value lhs, Value rhs);
-  Value sub(Value lhs, Value rhs);
-  Value mul(Value lhs, Value rhs);
-  Value minimum(Value lhs, Value rhs);
-  /// `value` rounded down to a multiple of the positive constant `factor`.
-  Value roundDown(Value value, Value factor);
-  Value lessThan(Value lhs, Value rhs);
-  Value equal(Value lhs, Value rhs);
   Value bothOf(Value lhs, Value rhs); ///< Null stands for true.
   /// A sequential loop; `body` returns the values carried on.
   Values forLoop(Value lower, Value upper, Value step, ValueRange init,
@@ -191,7 +181,6 @@ private:
   /// (firstRow, firstCol) of C, or in C if there is none.
   void emitEpilogue(Value firstRow, Value endRow, Value firstCol, Value endCol);
 
-  mlir::ImplicitLocOpBuilder b;
   Contraction c;
   ScheduleAttr schedule;
   bool fromZero;

@@ -1,6 +1,7 @@
 //===- Epilogue.cpp - the element-wise op after a contraction -------------===//
 
 #include "Emitter.h"
+#include "buddy/Transforms/Buffer.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
@@ -10,23 +11,6 @@ using namespace buddy;
 //===----------------------------------------------------------------------===//
 // Finding it
 //===----------------------------------------------------------------------===//
-
-/// The buffer that a memref is a view of, or null if it is not known. Two
-/// different ones share no memory where either is written: arguments are
-/// `restrict` at an entry, and bufferization keeps to it in calls.
-static Value getBuffer(Value memref) {
-  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
-    memref = view.getViewSource();
-  if (auto argument = dyn_cast<BlockArgument>(memref))
-    return isa<FunctionOpInterface>(argument.getOwner()->getParentOp()) &&
-                   argument.getOwner()->isEntryBlock()
-               ? memref
-               : Value();
-  return memref.getDefiningOp<memref::AllocOp>() ||
-                 memref.getDefiningOp<memref::GetGlobalOp>()
-             ? memref
-             : Value();
-}
 
 /// The op may write one of `read` or touch `written` at all. All are buffers.
 static bool interferes(Operation *op, ArrayRef<Value> read, Value written) {

@@ -17,22 +17,6 @@ namespace buddy {
 using namespace mlir;
 using namespace buddy;
 
-/// The op writes zero to every element of its one output, and only that.
-static bool isZeroFill(linalg::LinalgOp op) {
-  if (op.getNumDpsInits() != 1 ||
-      !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isPermutation())
-    return false;
-  Block &body = op->getRegion(0).front();
-  Value value = body.getTerminator()->getOperand(0);
-  if (auto arg = dyn_cast<BlockArgument>(value)) {
-    if (arg.getOwner() == &body)
-      value = op->getOperand(arg.getArgNumber());
-    else
-      return false;
-  }
-  return matchPattern(value, m_Zero()) || matchPattern(value, m_AnyZeroFloat());
-}
-
 /// The op that sets all of the op's output to zero with nothing but pure ops,
 /// allocations and other such fills in between, or null.
 static linalg::LinalgOp findZeroFill(linalg::LinalgOp op) {

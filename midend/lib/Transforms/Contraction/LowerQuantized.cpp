@@ -11,11 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "buddy/Target/TargetInfo.h"
+#include "../IndexBuilder.h"
+#include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Parallel.h"
 #include "buddy/Transforms/Passes.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_LOWERQUANTIZED
@@ -32,26 +31,11 @@ static constexpr double kLargest = 127;
 
 namespace {
 /// What the three lowerings share.
-class Emitter {
+class Emitter : protected IndexBuilder {
 protected:
   Emitter(Operation *op, const TargetInfo &target)
-      : b(op->getLoc(), op), target(target) {}
+      : IndexBuilder(op), target(target) {}
 
-  Value constant(int64_t value) {
-    return arith::ConstantIndexOp::create(b, value);
-  }
-  Value add(Value lhs, Value rhs) {
-    return b.createOrFold<arith::AddIOp>(lhs, rhs,
-                                         arith::IntegerOverflowFlags::nsw);
-  }
-  Value add(Value lhs, int64_t rhs) { return add(lhs, constant(rhs)); }
-  Value mul(Value lhs, int64_t rhs) {
-    return b.createOrFold<arith::MulIOp>(lhs, constant(rhs),
-                                         arith::IntegerOverflowFlags::nsw);
-  }
-  Value minimum(Value lhs, Value rhs) {
-    return b.createOrFold<arith::MinSIOp>(lhs, rhs);
-  }
   Value size(Value memref, int64_t dim) {
     return b.createOrFold<memref::DimOp>(memref, dim);
   }
@@ -99,7 +83,6 @@ protected:
                                   : arith::ExtFOp::create(b, f32, value);
   }
 
-  ImplicitLocOpBuilder b;
   const TargetInfo &target;
 };
 
@@ -192,7 +175,7 @@ public:
   QuantizedMatmulEmitter(QuantizedMatmulOp op, ScheduleAttr schedule,
                          const TargetInfo &target)
       : Emitter(op, target), op(op), schedule(schedule),
-        packing(cast<PackingAttr>(op.getPacking())) {
+        packing(op.getPacking()) {
     vl = schedule.getVl();
     // A panel is whole vectors; shorter ones serve an odd panel.
     while (packing.getPanel() % vl != 0)
@@ -395,8 +378,7 @@ private:
 class QuantizedElementEmitter : Emitter {
 public:
   QuantizedElementEmitter(QuantizedElementOp op, const TargetInfo &target)
-      : Emitter(op, target), op(op),
-        packing(cast<PackingAttr>(op.getPacking())) {}
+      : Emitter(op, target), op(op), packing(op.getPacking()) {}
 
   void emit() {
     auto divide = [&](Value value, int64_t by) -> std::pair<Value, Value> {
@@ -460,14 +442,9 @@ struct LowerQuantized : buddy::impl::LowerQuantizedBase<LowerQuantized> {
     });
     if (ops.empty())
       return;
-    auto module = function->getParentOfType<ModuleOp>();
-    auto attribute =
-        module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
-    auto target = getTargetInfo(attribute ? attribute.getName() : "native");
-    if (!target) {
-      emitError(function.getLoc(), llvm::toString(target.takeError()));
+    FailureOr<TargetInfo> target = findTarget(function);
+    if (failed(target))
       return signalPassFailure();
-    }
     for (Operation *op : ops) {
       if (auto quantize = dyn_cast<QuantizeOp>(op))
         QuantizeEmitter(quantize, *target).emit();

@@ -9,7 +9,7 @@
 #include "EntryBuilder.h"
 
 #include "buddy/Context.h"
-#include "buddy/Target/TargetInfo.h"
+#include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 
@@ -145,11 +145,9 @@ struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto target = module->getAttrOfType<TargetAttr>(kTargetAttr);
-    auto info = getTargetInfo(target ? target.getName() : "native");
-    if (!info) {
-      emitError(module.getLoc(), llvm::toString(info.takeError()));
+    FailureOr<TargetInfo> info = findTarget(module);
+    if (failed(info))
       return signalPassFailure();
-    }
     SmallVector<func::FuncOp> entries;
     bool parallel = false;
     module.walk([&](Operation *op) {

@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Contraction/Contraction.h"
-#include "buddy/Target/TargetInfo.h"
+#include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/EquivalenceClasses.h"
@@ -119,18 +119,6 @@ static std::optional<RowProduct> matchRowProduct(OpOperand &weight) {
   return RowProduct{op, rows};
 }
 
-static bool isZeroFilled(Value value) {
-  auto fill = value.getDefiningOp<linalg::LinalgOp>();
-  if (!fill || fill.getNumReductionLoops() != 0 || fill->getNumRegions() != 1 ||
-      fill->getNumResults() != 1)
-    return false;
-  Value yielded = fill.getBlock()->getTerminator()->getOperand(0);
-  if (auto arg = dyn_cast<BlockArgument>(yielded))
-    if (arg.getOwner() == fill.getBlock())
-      yielded = fill->getOperand(arg.getArgNumber());
-  return matchPattern(yielded, m_AnyZeroFloat());
-}
-
 /// Replaces the contraction by a product of quantised rows and the packed
 /// weight, plus what the output held before.
 static void rewriteProduct(RewriterBase &rewriter, RowProduct product,
@@ -186,7 +174,8 @@ static void rewriteProduct(RewriterBase &rewriter, RowProduct product,
   if (rank == 1)
     result = tensor::CollapseShapeOp::create(
         rewriter, loc, wide, result, ArrayRef<ReassociationIndices>{{0, 1}});
-  bool zero = isZeroFilled(init);
+  auto fill = init.getDefiningOp<linalg::LinalgOp>();
+  bool zero = fill && isZeroFill(fill);
   if (!zero || type != wide) {
     AffineMap map = rewriter.getMultiDimIdentityMap(type.getRank());
     SmallVector<Value> inputs = {result};
@@ -319,12 +308,9 @@ struct PackWeights : buddy::impl::PackWeightsBase<PackWeights> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto attribute = module->getAttrOfType<TargetAttr>(kTargetAttr);
-    auto target = getTargetInfo(attribute ? attribute.getName() : "native");
-    if (!target) {
-      emitError(module.getLoc(), llvm::toString(target.takeError()));
+    FailureOr<TargetInfo> target = findTarget(module);
+    if (failed(target))
       return signalPassFailure();
-    }
     SymbolTable symbols(module);
     module.walk(
         [&](func::CallOp call) { calls[call.getCallee()].push_back(call); });

@@ -1,12 +1,24 @@
 //===- SetTarget.cpp - record the machine compiled for --------------------===//
 
-#include "buddy/Target/TargetInfo.h"
+#include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Passes.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_SETTARGET
 #include "buddy/Transforms/Passes.h.inc"
 } // namespace buddy
+
+mlir::FailureOr<buddy::TargetInfo> buddy::findTarget(mlir::Operation *op) {
+  auto module = mlir::dyn_cast<mlir::ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<mlir::ModuleOp>();
+  auto recorded =
+      module ? module->getAttrOfType<TargetAttr>(kTargetAttr) : TargetAttr();
+  auto info = getTargetInfo(recorded ? recorded.getName() : "native");
+  if (info)
+    return *info;
+  return mlir::emitError(op->getLoc(), llvm::toString(info.takeError()));
+}
 
 namespace {
 struct SetTarget : buddy::impl::SetTargetBase<SetTarget> {

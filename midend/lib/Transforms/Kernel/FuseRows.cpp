@@ -12,13 +12,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "buddy/Transforms/Buffer.h"
 #include "buddy/Transforms/Parallel.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_FUSEROWS
@@ -26,16 +26,10 @@ namespace buddy {
 } // namespace buddy
 
 using namespace mlir;
+using buddy::getBuffer;
 
 /// Inner loops shorter than this gain nothing by a loop over rows around them.
 static constexpr int64_t kShortestRow = 16;
-
-/// The buffer behind views.
-static Value rootOf(Value memref) {
-  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
-    memref = view.getViewSource();
-  return memref;
-}
 
 static bool isMemref(OpOperand &operand) {
   return isa<MemRefType>(operand.get().getType());
@@ -188,12 +182,12 @@ struct FuseRows : buddy::impl::FuseRowsBase<FuseRows> {
     auto collect = [&](linalg::LinalgOp member) {
       for (OpOperand &operand : member->getOpOperands())
         if (isMemref(operand))
-          accesses[rootOf(operand.get())].push_back(
+          accesses[getBuffer(operand.get())].push_back(
               {operand.get(), member.getMatchingIndexingMap(&operand),
                member.isDpsInit(&operand)});
       // Elements read in the body, at any place.
       member->getRegion(0).walk([&](memref::LoadOp load) {
-        accesses[rootOf(load.getMemRef())].push_back(
+        accesses[getBuffer(load.getMemRef())].push_back(
             {load.getMemRef(), AffineMap(), false});
       });
     };
@@ -201,6 +195,9 @@ struct FuseRows : buddy::impl::FuseRowsBase<FuseRows> {
       collect(member);
     collect(op);
     for (auto &[root, list] : accesses) {
+      // Memory of unknown origin may be that of any other access.
+      if (!root)
+        return false;
       if (llvm::none_of(list, [](const Access &a) { return a.writes; }))
         continue;
       std::optional<SmallVector<unsigned>> where;

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LoopEmitter.h"
+#include "buddy/Transforms/ModuleTarget.h"
 
 #include "mlir/IR/PatternMatch.h"
 
@@ -21,15 +22,9 @@ namespace {
 struct LowerLoops : buddy::impl::LowerLoopsBase<LowerLoops> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
-    auto attribute = getOperation()
-                         ->getParentOfType<ModuleOp>()
-                         ->getAttrOfType<buddy::TargetAttr>(buddy::kTargetAttr);
-    auto target =
-        buddy::getTargetInfo(attribute ? attribute.getName() : "native");
-    if (!target) {
-      emitError(getOperation().getLoc(), llvm::toString(target.takeError()));
+    FailureOr<buddy::TargetInfo> target = buddy::findTarget(getOperation());
+    if (failed(target))
       return signalPassFailure();
-    }
     // Copies become loops too: upstream's lowering of a strided copy calls a
     // runtime library, and a large copy should be parallel.
     getOperation().walk([&](memref::CopyOp copy) {

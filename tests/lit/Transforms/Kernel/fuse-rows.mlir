@@ -67,3 +67,21 @@ func.func @unlike(%x: memref<8x64xf32>, %y: memref<9x64xf32>, %z: memref<9x64xf3
   }
   return
 }
+
+// Memory of unknown origin may be what another op writes, at other rows: apart.
+// CHECK-LABEL: func.func @unknown
+// CHECK-NOT: omp.parallel
+// CHECK: return
+func.func @unknown(%x: memref<8x64xf32>, %y: memref<8x64xf32>, %z: memref<8x64xf32>, %flag: i1) {
+  %zero = arith.constant 0.0 : f32
+  %either = arith.select %flag, %x, %y : memref<8x64xf32>
+  linalg.generic {indexing_maps = [#all], iterator_types = ["parallel", "parallel"]} outs(%x : memref<8x64xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  }
+  linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]} ins(%either : memref<8x64xf32>) outs(%z : memref<8x64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  }
+  return
+}
