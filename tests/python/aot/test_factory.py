@@ -95,3 +95,9 @@ def test_mistakes_are_named(
     # torch logs the stack as well as it raises.
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "keep"])
+def test_a_dtype_that_would_be_ignored_is_refused(dtype: str) -> None:
+    with pytest.raises(BundleError, match=f"--dtype {dtype}"):
+        FactorySource("user_model:net", dtype)

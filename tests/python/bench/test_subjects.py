@@ -137,7 +137,6 @@ def test_model(capsys: pytest.CaptureFixture[str], factory: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gemm", "3x4x5", "--packed"], "--packed: packing weights ahead of the call is not"),
         (["gemm", "3x4x5", "--cases", "9*"], "--cases 9*: no such case; there are 3x4x5 nn f32"),
         (["gemm", "3x4x5", "--cpus", "100000"], "--cpus: this process may use"),
         (["gemm", "3x4x5", "--plot", "/nonexistent/x.png"], "its folder does not exist"),

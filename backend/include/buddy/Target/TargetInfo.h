@@ -37,7 +37,7 @@ struct TargetInfo {
   /// Work (of buddy.num_threads: scalar operations, about a dozen in a
   /// nanosecond) from which a parallel region pays. Measured on two cores of a
   /// Zen 4 with libomp's workers spinning: decoding with 4-bit weights takes
-  /// 4.8 ms a token at 2^18, 3.9 at 2^16, 4.2 at 2^14.
+  /// 4.8 to 4.9 ms a token at 2^18, 3.8 to 4.4 at 2^16, 4.2 to 4.4 at 2^14.
   int64_t parallelGrain = 1 << 16;
 
   bool isX86() const;

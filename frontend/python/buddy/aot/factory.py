@@ -32,6 +32,11 @@ class FactorySource:
     def __init__(self, name: str, dtype: str) -> None:
         if dtype == KEEP:
             raise BundleError(f"{name}: --dtype keep is for GGUF files; choose another")
+        if dtype in ("bf16", "f16"):
+            raise BundleError(
+                f"{name}: a factory's module keeps its own dtype; make it {dtype} there, without "
+                f"--dtype {dtype}"
+            )
         self._dtype = dtype
         module, inputs, self._dynamic_shapes = make_module(name)
         self._name = name

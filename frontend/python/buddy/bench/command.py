@@ -24,12 +24,10 @@ def add(commands: Any) -> None:
         "--trans", type=shapes.names(*shapes.TRANSPOSES), default=list(shapes.TRANSPOSES),
         help="which operands are stored transposed, of nn,nt,tn,tt (default all)",
     )  # fmt: skip
-    _packed(gemm)
     _operation(gemm, _gemm)
 
     gemv = subjects.add_parser("gemv", help="one row by a weight")
     _shapes(gemv, shapes.gemv, "NxK")
-    _packed(gemv)
     _operation(gemv, _gemv)
 
     attention = subjects.add_parser("attention", help="causal scaled dot product attention")
@@ -68,13 +66,6 @@ def _shapes(parser: argparse.ArgumentParser, kind: Any, form: str) -> None:
     parser.add_argument(
         "shapes", nargs="*", type=kind, metavar="SHAPE", help=f"{form} (default: a set of them)"
     )
-
-
-def _packed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--packed", action=argparse.BooleanOptionalAction, default=False,
-        help="the weight is packed ahead of the call (default: in the call)",
-    )  # fmt: skip
 
 
 def _operation(parser: argparse.ArgumentParser, function: Any, inductor: bool = False) -> None:
@@ -152,14 +143,14 @@ def _gemm(args: argparse.Namespace) -> _Outcome:
     from buddy.bench.operations import gemm
 
     chosen = args.shapes or [shapes.gemm(text) for text in defaults.GEMM]
-    return _measure(args, gemm(chosen, args.dtype, args.trans, args.packed, _settings(args)))
+    return _measure(args, gemm(chosen, args.dtype, args.trans, _settings(args)))
 
 
 def _gemv(args: argparse.Namespace) -> _Outcome:
     from buddy.bench.operations import gemv
 
     chosen = args.shapes or [shapes.gemv(text) for text in defaults.GEMV]
-    return _measure(args, gemv(chosen, args.dtype, args.packed, _settings(args)))
+    return _measure(args, gemv(chosen, args.dtype, _settings(args)))
 
 
 def _attention(args: argparse.Namespace) -> _Outcome:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from buddy.aot.errors import BundleError
 from buddy.bench import harness
 from buddy.bench.harness import OURS, Call, Case, Result
 from buddy.bench.ours import DTYPES, check_same, compile_direct, compile_through
@@ -56,13 +55,6 @@ def _random(*shape: int, dtype: str) -> torch.Tensor:
     return torch.randn(*shape, generator=generator).to(DTYPES[dtype])
 
 
-def packed_callable(function: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor],
-                    weights: Sequence[int], threads: int) -> Call:  # fmt: skip
-    """Compile with the inputs at the indices `weights` packed ahead of the call."""
-    del function, inputs, weights, threads
-    raise BundleError("--packed: packing weights ahead of the call is not available yet")
-
-
 # ---- products ---------------------------------------------------------------------------------
 
 
@@ -70,21 +62,17 @@ def gemm(
     shapes: Sequence[tuple[int, int, int, int]],
     dtypes: Sequence[str],
     transposes: Sequence[str],
-    packed: bool,
     settings: Settings,
 ) -> list[Operation]:
-    """C[M, N] = A[M, K] B[K, N]; 't' stores an operand transposed; batch 0: no batch dimension.
-
-    packed: B is a weight, prepacked ahead of the call.
-    """
+    """C[M, N] = A[M, K] B[K, N]; 't' stores an operand transposed; batch 0: no batch dimension."""
     return [
-        _gemm(shape, dtype, trans, packed, settings)
+        _gemm(shape, dtype, trans, settings)
         for dtype, shape, trans in itertools.product(dtypes, shapes, transposes)
     ]
 
 
 def _gemm(
-    shape: tuple[int, int, int, int], dtype: str, trans: str, packed: bool, settings: Settings
+    shape: tuple[int, int, int, int], dtype: str, trans: str, settings: Settings
 ) -> Operation:
     batch, m, n, k = shape
     outer = (batch,) if batch else ()
@@ -92,7 +80,7 @@ def _gemm(
     count = max(batch, 1)
     size = DTYPES[dtype].itemsize
     case = Case(
-        f"{name} {trans} {dtype}" + (" packed" if packed else ""),
+        f"{name} {trans} {dtype}",
         dtype,
         flops=2 * count * m * n * k,
         bytes=size * count * (m * k + k * n + m * n),
@@ -110,10 +98,7 @@ def _gemm(
         b = _random(*outer, *((n, k) if trans[1] == "t" else (k, n)), dtype=dtype)
         out = torch.empty(*outer, m, n, dtype=DTYPES[dtype])
         calls: dict[str, Call] = {}
-        if packed:
-            calls[OURS] = packed_callable(product, (a, b), [1], settings.threads)
-        else:
-            calls[OURS] = compile_direct(product, (a, b), settings.threads)((a, b))
+        calls[OURS] = compile_direct(product, (a, b), settings.threads)((a, b))
         calls["torch.bmm" if batch else "torch.mm"] = lambda: product(a, b, out)
         if not batch:
             x, w = a.mT if trans[0] == "t" else a, b if trans[1] == "t" else b.mT
@@ -127,20 +112,20 @@ def _gemm(
 
 
 def gemv(
-    shapes: Sequence[tuple[int, int]], dtypes: Sequence[str], packed: bool, settings: Settings
+    shapes: Sequence[tuple[int, int]], dtypes: Sequence[str], settings: Settings
 ) -> list[Operation]:
     """y[N] = W[N, K] x[K], one token through a layer.
 
     Copies of W that the last cache cannot hold together are used in turns, as the layers of a model
     are, so that W comes from memory.
     """
-    return [_gemv(n, k, dtype, packed, settings) for dtype in dtypes for n, k in shapes]
+    return [_gemv(n, k, dtype, settings) for dtype in dtypes for n, k in shapes]
 
 
-def _gemv(n: int, k: int, dtype: str, packed: bool, settings: Settings) -> Operation:
+def _gemv(n: int, k: int, dtype: str, settings: Settings) -> Operation:
     size = DTYPES[dtype].itemsize
     case = Case(
-        f"{n}x{k} {dtype}" + (" packed" if packed else ""),
+        f"{n}x{k} {dtype}",
         dtype,
         flops=2 * n * k,
         bytes=size * (n * k + n + k),
@@ -153,11 +138,8 @@ def _gemv(n: int, k: int, dtype: str, packed: bool, settings: Settings) -> Opera
         weights = _copies(_random(n, k, dtype=dtype))
         out = torch.empty(n, dtype=DTYPES[dtype])
         row = x[0]
-        if packed:
-            ours = [packed_callable(F.linear, (x, w), [1], settings.threads) for w in weights]
-        else:
-            bind = compile_direct(F.linear, (x, weights[0]), settings.threads)
-            ours = [bind((x, w)) for w in weights]
+        bind = compile_direct(F.linear, (x, weights[0]), settings.threads)
+        ours = [bind((x, w)) for w in weights]
         calls = {
             OURS: _in_turns(ours),
             "torch.mv": _in_turns([partial(torch.mv, w, row, out=out) for w in weights]),
