@@ -128,10 +128,26 @@ public:
       throw std::runtime_error(error);
   }
 
-  /// The weights that a pass packed, by name: the fields of #buddy.packing.
+  /// The weights that a pass packed, by name: the fields of #buddy.packing or
+  /// #buddy.panels.
   py::dict packings() {
     py::dict result;
     forEachArgument([&](func::FuncOp function, unsigned i, StringRef name) {
+      auto panels =
+          function.getArgAttrOfType<buddy::PanelsAttr>(i, buddy::kPackingAttr);
+      if (panels) {
+        llvm::SmallVector<int64_t> shape = panels.storedShape();
+        py::dict fields;
+        fields["format"] = buddy::kPlainFormat.str();
+        fields["n"] = panels.getN();
+        fields["k"] = panels.getK();
+        fields["width"] = panels.getWidth();
+        fields["unit"] = panels.getUnit();
+        fields["transposed"] = panels.getTransposed();
+        fields["stored_shape"] =
+            std::vector<int64_t>(shape.begin(), shape.end());
+        result[py::str(name.str())] = fields;
+      }
       auto packing =
           function.getArgAttrOfType<buddy::PackingAttr>(i, buddy::kPackingAttr);
       if (!packing)
@@ -197,7 +213,8 @@ PYBIND11_MODULE(_buddy, m) {
            "Run the pipeline, e.g. 'target=native stop-after=kernel'.")
       .def("passes", &Module::passes, py::arg("pipeline"))
       .def("packings", &Module::packings,
-           "Weights stored packed after phase graph: {name: #buddy.packing}.")
+           "Weights stored packed after phase graph: {name: fields of "
+           "#buddy.packing or #buddy.panels}.")
       .def("set_weight_offsets", &Module::setWeightOffsets, py::arg("offsets"),
            "Set byte offsets in the weights file, by name; before phase llvm.")
       .def("set_build_id", &Module::setBuildId, py::arg("id"),

@@ -200,6 +200,25 @@ PackingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult
+PanelsAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                   int64_t n, int64_t k, int64_t width, int64_t unit, bool) {
+  if (n < 0 || k < 0)
+    return emitError() << "panels need n and k of at least 0";
+  if (width < 1 || width > 4096)
+    return emitError() << "panels need a width of 1 to 4096";
+  if (unit != 1 && unit != 2)
+    return emitError() << "panels need a unit of 1 or 2";
+  return success();
+}
+
+SmallVector<AffineExpr> PanelsAttr::index(AffineExpr n, AffineExpr k) const {
+  if (getUnit() == 1)
+    return {n.floorDiv(getWidth()), k, n % getWidth()};
+  return {n.floorDiv(getWidth()), k.floorDiv(getUnit()), n % getWidth(),
+          k % getUnit()};
+}
+
 /// Tensors with a result for each destination, or buffers without results.
 static LogicalResult verifyDestinations(DestinationStyleOpInterface op) {
   bool tensors = isa<TensorType>(op->getOperand(0).getType());

@@ -89,6 +89,7 @@ static void buildKernelPhase(OpPassManager &manager) {
   manager.addPass(createBufferize());
   manager.addPass(bufferization::createDropEquivalentBufferResultsPass());
   cleanUp(manager);
+  manager.addPass(createSpecializeArguments());
   functions().addPass(memref::createResolveRankedShapeTypeResultDimsPass());
   cleanUp(manager);
   // While copies and calls are still ops of their own.

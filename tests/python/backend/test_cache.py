@@ -28,13 +28,15 @@ class Builder:
     def __init__(self, content: bytes = b"library"):
         self.content, self.runs = content, 0
 
-    def __call__(self, path: Path) -> None:
+    def __call__(self, path: Path) -> bytes:
         self.runs += 1
         path.write_bytes(self.content)
+        return self.content[:3]
 
 
 def get(key: str, build: Builder) -> bytes:
-    with cache.library(key, build) as path:
+    with cache.library(key, build) as (path, notes):
+        assert notes == build.content[:3]
         return path.read_bytes()[: len(build.content)]
 
 
@@ -81,7 +83,7 @@ def test_entry_of_another_key_is_rebuilt(root: Path) -> None:
 
 
 def test_failed_build_leaves_nothing(root: Path) -> None:
-    def build(path: Path) -> None:
+    def build(path: Path) -> bytes:
         path.write_bytes(b"half")
         raise RuntimeError("no more")
 
@@ -107,7 +109,7 @@ def test_entry_in_use_is_not_evicted(root: Path, monkeypatch: pytest.MonkeyPatch
     assert KEY[:2] != OTHER[:2]
     get(KEY, Builder(b"x" * 1000))
     monkeypatch.setenv("BUDDY_CACHE_SIZE", "0")
-    with cache.library(KEY, Builder()) as path:
+    with cache.library(KEY, Builder()) as (path, _):
         get(OTHER, Builder(b"x" * 1000))
         assert path.exists()
 
@@ -122,14 +124,15 @@ def test_temporary_files_of_dead_processes_are_removed(root: Path) -> None:
     assert not old.exists() and young.exists()
 
 
-def _slow_build(path: Path) -> None:
+def _slow_build(path: Path) -> bytes:
     time.sleep(0.2)
     path.write_bytes(b"library")
+    return b""
 
 
 def _lookup(_: int) -> tuple[int, bytes]:
     cache.counters.clear()
-    with cache.library(KEY, _slow_build) as path:
+    with cache.library(KEY, _slow_build) as (path, _):
         return cache.counters.misses, path.read_bytes()[:7]
 
 

@@ -32,7 +32,7 @@ def test_values_are_taken(tmp_path: Path) -> None:
         ({"threads": "2"}, "option threads"),
         ({"fallback": "none"}, "option fallback='none': one of eager, error is needed"),
         ({"primary_dialect": "hlo"}, "option primary_dialect='hlo': one of linalg, tosa"),
-        ({"freeze": True}, "option freeze=True: freezing weights is not available yet"),
+        ({"freeze": "yes"}, "option freeze: True or False is needed, not 'yes'"),
         ({"target": 5}, "option target: a name is needed"),
         ({"dump_dir": 5}, "option dump_dir: a path is needed, not 5"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from buddy import cli
+from buddy import cli, panels
 
 pytest.importorskip("_buddy")
 
@@ -74,6 +74,25 @@ def test_gemm(capsys: pytest.CaptureFixture[str]) -> None:
     assert record["cases"][0]["flops"] == 2 * 3 * 7 * 5
     assert record["cases"][0]["bytes"] == 4 * (3 * 5 + 5 * 7 + 3 * 7)
     assert set(record["peaks"]["gflops"]) == {"f32", "bf16"}
+
+
+def test_packed_weights(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[tuple[int, ...]] = []
+    pack = panels.pack
+
+    def spy(weight: torch.Tensor, layout: Any) -> torch.Tensor:
+        packed.append(tuple(weight.shape))
+        return pack(weight, layout)
+
+    monkeypatch.setattr(panels, "pack", spy)
+    bench(capsys, "gemm", "3x7x5", "2x3x5x4", "--trans", "nn,nt", "--packed")
+    assert packed == [(5, 7), (7, 5)]
+    packed.clear()
+    bench(capsys, "gemv", "70x33", "--packed")
+    assert len(packed) > 1
+    assert set(packed) == {(70, 33)}
 
 
 def test_gemv_reads_more_than_the_cache(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from buddy import panels
 
 BUILD = Path(os.environ.get("BUDDY_BUILD_DIR", Path(__file__).resolve().parents[3] / "build"))
 CONTEXT_SIZE, ABI_VERSION, MESSAGE_OFFSET = 512, 1, 80
@@ -50,7 +51,8 @@ class Case:
     """One entry point: `c += einsum(a, b)`, or `c = einsum(a, b)` if `from_zero`.
 
     A shape entry of None is dynamic, and so is a stride of None; without strides an operand is
-    contiguous. `sizes` are those that static dimensions have.
+    contiguous. `sizes` are those that static dimensions have. `packed`: B is a weight that may
+    lie in panels; its dimensions are static.
     """
 
     maps: tuple[str, str, str]
@@ -60,6 +62,7 @@ class Case:
     sizes: dict[str, int] | None = None
     strides: tuple[list[int | None] | None, ...] = (None, None, None)
     schedule: str = ""
+    packed: bool = False
 
     def mlir(self, name: str) -> str:
         dims = sorted(set("".join(self.maps)))
@@ -81,9 +84,13 @@ class Case:
             memrefs.append(f"memref<{body}{layout}>")
             tensors.append(f"tensor<{body}>")
             kind = "input" if i < 2 else "output" if self.from_zero else "state"
+            title, more = "abc"[i], ""
+            if i == 1 and self.packed:
+                kind, title, more = "weight", f"{name}.b", ', buddy.format = "plain"'
             symbols = ", ".join(f'"{sizes[d] if d in self.static else d}"' for d in map_)
             attributes.append(
-                f'{{buddy.kind = "{kind}", buddy.name = "{"abc"[i]}", buddy.shape = [{symbols}]}}'
+                f'{{buddy.kind = "{kind}", buddy.name = "{title}", '
+                f"buddy.shape = [{symbols}]{more}}}"
             )
         affine = [f"affine_map<({', '.join(dims)}) -> ({', '.join(m)})>" for m in self.maps]
         lines = [
@@ -189,6 +196,11 @@ class Library:
             result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
             assert result.returncode == 0, f"{command[0]}: {result.stderr[:2000]}"
         self.library = ctypes.CDLL(str(library))
+        self.packings: dict[str, dict] = {}
+        if any(case.packed for case in cases):
+            module = pytest.importorskip("_buddy").Module(source.read_bytes())
+            module.pipeline("stop-after=graph")
+            self.packings = module.packings()
 
     def call(self, index: int, tensors: Sequence[torch.Tensor], threads: int) -> None:
         context = ctypes.create_string_buffer(CONTEXT_SIZE + 64)
@@ -221,7 +233,8 @@ class Library:
         expected = product + before
         if not case.from_zero:
             c = c.clone(memory_format=torch.preserve_format)
-        self.call(index, (a, b, c), threads)
+        packing = self.packings.get(f"case{index}.b")
+        self.call(index, (a, b if packing is None else panels.pack(b, packing), c), threads)
         what = f"case {index}: {case}, sizes {sizes}, {threads} threads"
         if not floats:
             assert torch.equal(c.to(wide), expected.to(c.dtype).to(wide)), what
@@ -311,6 +324,58 @@ def test_element_types(tmp_path: Path, dtypes: tuple[torch.dtype, ...]) -> None:
     for i, case in enumerate(library.cases):
         for _ in range(16):
             library.check(i, sizes_of(case, (*SIZES, 70, 300), generator))
+
+
+PACKED = [("mk", "nk", "mn"), ("mk", "kn", "mn"), ("km", "nk", "mn"), ("bmk", "nk", "bmn"),
+          ("k", "kn", "n"), ("mk", "nk", "nm")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        (torch.float32,) * 3,
+        (torch.float64,) * 3,
+        (torch.bfloat16,) * 3,
+        (torch.bfloat16, torch.bfloat16, torch.float32),
+        (torch.float32, torch.bfloat16, torch.float32),
+        (torch.float16,) * 3,
+    ],
+    ids=lambda dtypes: "-".join(MLIR_TYPES[d] for d in dtypes),
+)
+def test_weights_in_panels(tmp_path: Path, dtypes: tuple[torch.dtype, ...]) -> None:
+    cases = [
+        Case(maps, dtypes, static="nk", sizes={"n": n, "k": k}, packed=True, from_zero=k % 2 == 0)
+        for maps in PACKED
+        for n, k in ((64, 64), (2, 1), (33, 17), (70, 300), (577, 33), (5, 0), (1, 9))
+    ]
+    library = Library(tmp_path, cases)
+    # Whatever computes vectors along n takes panels; a single column has none. A product of f32
+    # and bf16 reads its bf16 elements one by one.
+    for i, case in enumerate(cases):
+        wants = case.maps[2][-1] == "n" and (case.sizes or {})["n"] > 1 and (case.sizes or {})["k"]
+        wants = wants and dtypes[:2] != (torch.float32, torch.bfloat16)
+        assert (f"case{i}.b" in library.packings) == bool(wants), case
+    generator = random.Random(7)
+    for i, case in enumerate(cases):
+        for threads in (1, 2, 1):
+            library.check(i, sizes_of(case, (0, 1, 2, 7, 8, 9, 33, 150), generator), threads)
+
+
+def test_schedules_of_panels(tmp_path: Path) -> None:
+    """Tiles narrower than a panel divide it; what does not fit it is left to plain loops."""
+    common = "scalable = false, mc = 12, kc = 64, dot_m = 4, pack_m = 8"
+    tiles = ("mr = 4, nr = 1, vl = 16, ku = 2", "mr = 3, nr = 1, vl = 8, ku = 1",
+             "mr = 2, nr = 3, vl = 8, ku = 1", "mr = 2, nr = 1, vl = 64, ku = 1")  # fmt: skip
+    cases = [
+        Case(("mk", "nk", "mn"), static="nk", sizes={"n": 70, "k": 90}, packed=True,
+             schedule=f"{tile}, {common}")
+        for tile in tiles
+    ]  # fmt: skip
+    library = Library(tmp_path, cases)
+    assert len(library.packings) == len(cases)
+    for i in range(len(cases)):
+        for m in (1, 3, 4, 13, 40):
+            library.check(i, {"m": m, "n": 70, "k": 90}, threads=2)
 
 
 def test_strided_views(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from buddy import __version__
+from buddy import __version__, panels
 from buddy.aot import blocks, compiler, header, manifest, weights_file
 from buddy.aot.cpu_features import required_features
 from buddy.aot.errors import BundleError
@@ -62,8 +62,11 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
         traced = source.trace()
     weights = program_weights(traced.program)
     formats = source.block_formats(traced.program)
+    plain = {spec.name: panels.PLAIN for spec in weights if _is_matrix(spec)}
     with progress.step("import"):
-        imported = import_program(traced.program, weights_file.plan(weights), options, formats)
+        imported = import_program(
+            traced.program, weights_file.plan(weights), options, plain | formats
+        )
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
             text = compiler.text_after(
@@ -80,8 +83,10 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     def load(name: str) -> torch.Tensor:
         if name not in packings:
             return source.load(name)
-        packed = blocks.pack(source.load_blocks(name, formats[name]), packings[name])
-        return torch.from_numpy(packed)
+        packing = packings[name]
+        if packing["format"] == panels.PLAIN:
+            return panels.pack(source.load(name), packing)
+        return torch.from_numpy(blocks.pack(source.load_blocks(name, formats[name]), packing))
 
     with staged(output) as stage:
         with progress.step(f"write {layout.size / 1e6:.0f} MB of weights"):
@@ -129,7 +134,12 @@ def _stored(spec: TensorSpec, packing: dict[str, Any] | None) -> TensorSpec:
     """The weight as it lies in the file."""
     if packing is None:
         return spec
-    return TensorSpec(spec.name, tuple(packing["stored_shape"]), torch.int8)
+    dtype = spec.dtype if packing["format"] == panels.PLAIN else torch.int8
+    return TensorSpec(spec.name, tuple(packing["stored_shape"]), dtype)
+
+
+def _is_matrix(spec: TensorSpec) -> bool:
+    return len(spec.shape) == 2 and spec.dtype.is_floating_point
 
 
 def import_program(
@@ -209,7 +219,9 @@ def _describe_entry(
             record["offset"] = layout.offsets[record["name"]]
             packing = packings.get(record["name"])
             if packing is not None:
-                record |= {"dtype": "i8", "shape": packing["stored_shape"], "packing": packing}
+                record |= {"shape": packing["stored_shape"], "packing": packing}
+                if packing["format"] != panels.PLAIN:
+                    record["dtype"] = "i8"
         if record["kind"] == "state" and record["name"] in layout.offsets:
             record["initial"] = layout.offsets[record["name"]]
     return {

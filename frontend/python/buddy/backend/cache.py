@@ -1,9 +1,10 @@
 """Compiled libraries on disk, shared by all processes of a user.
 
-An entry is one file `KEY.so`: the library and, behind it, a trailer with the key and a checksum of
-all before it (loaders ignore what follows an ELF image). So an entry appears by one rename and is
-recognised as torn, or as another's, by itself. Whoever looks up or builds an entry holds a lock on
-one of a fixed number of lock files; whoever evicts tries that lock and skips entries in use.
+An entry is one file `KEY.so`: the library and, behind it, notes of its builder and a trailer with
+the key and a checksum of all before it (loaders ignore what follows an ELF image). So an entry
+appears by one rename and is recognised as torn, or as another's, by itself. Whoever looks up or
+builds an entry holds a lock on one of a fixed number of lock files; whoever evicts tries that lock
+and skips entries in use.
 
     BUDDY_CACHE_DIR    where it lies; default ~/.cache/buddy
     BUDDY_CACHE_SIZE   bytes it may hold, suffixes K, M, G allowed; default 4G
@@ -24,8 +25,9 @@ from pathlib import Path
 
 from . import logs
 
-_MAGIC = b"BUDDY-CACHE-1\n"
+_MAGIC = b"BUDDY-CACHE-2\n"
 _TRAILER = len(_MAGIC) + 64  # magic, key, SHA-256 of all before the checksum
+_NOTES_SIZE = 8  # bytes that hold the length of the notes
 _STALE_SECONDS = 3600  # a temporary file of this age belongs to a process that died
 # What a write fails with where there is no space (left for this user, or for files of this size).
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -86,10 +88,13 @@ def make_key(parts: Iterable[bytes | str]) -> str:
 
 
 @contextlib.contextmanager
-def library(key: str, build: Callable[[Path], None], rebuild: bool = False) -> Iterator[Path]:
-    """Yield the path of the library for a key, built by `build(path)` if it is not there.
+def library(
+    key: str, build: Callable[[Path], bytes], rebuild: bool = False
+) -> Iterator[tuple[Path, bytes]]:
+    """Yield the path of the library for a key, and the notes on it.
 
-    The file cannot be evicted within the `with` block; load it there. rebuild: build in any case.
+    It is built by `build(path)`, which returns the notes, if it is not there. The file cannot be
+    evicted within the `with` block; load it there. rebuild: build in any case.
     """
     root = directory()
     try:
@@ -105,7 +110,7 @@ def library(key: str, build: Callable[[Path], None], rebuild: bool = False) -> I
                 logs.codegen.debug("cache miss: %s", path)
                 _store(path, key, build)
                 _evict(root, keep=path)
-            yield path
+            yield path, _notes(path)
     except OSError as error:
         # A write that fails for want of space names no file.
         if error.errno not in FULL and not str(error.filename).startswith(str(root)):
@@ -151,13 +156,20 @@ def _is_intact(path: Path, key: str) -> bool:
     return False
 
 
-def _store(path: Path, key: str, build: Callable[[Path], None]) -> None:
+def _notes(path: Path) -> bytes:
+    data = path.read_bytes()[:-_TRAILER]
+    size = int.from_bytes(data[-_NOTES_SIZE:], "little")
+    return data[-_NOTES_SIZE - size : -_NOTES_SIZE]
+
+
+def _store(path: Path, key: str, build: Callable[[Path], bytes]) -> None:
     temporary = path.with_name(f".{key}.{os.getpid()}.{time.monotonic_ns()}.so")
     try:
-        build(temporary)
+        notes = build(temporary)
+        notes += len(notes).to_bytes(_NOTES_SIZE, "little")
         with open(temporary, "r+b") as file:
             image = file.read()
-            file.write(_trailer(image, key))
+            file.write(notes + _trailer(image + notes, key))
             file.flush()
             os.fsync(file.fileno())
         # Renamed over, never rewritten: another process may have the old file mapped.

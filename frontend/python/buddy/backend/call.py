@@ -15,7 +15,10 @@ import torch
 from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.printers import PythonPrinter
 
+from buddy import panels
 from buddy.importer import ArgInfo, FunctionInfo, ImportGraphError
+
+from .library import Library
 
 # Milliseconds that idle workers spin before they sleep. torch's own pool and other programs want
 # the cores too: with 2 threads on 2 busy cores an 8-layer LLaMA's step took 14 ms at 0, 24 ms at 1
@@ -92,10 +95,12 @@ class _Writer:
 
     # ---- arguments and results ------------------------------------------------------------
 
-    def argument(self, index: int, arg: ArgInfo) -> str:
+    def argument(self, index: int, arg: ArgInfo, packing: Mapping[str, Any] | None) -> str:
         if arg.kind != "output":
             assert arg.placeholder is not None
             given = f"args[{arg.placeholder}]"
+            if packing is not None:
+                return f"{self.name('packed', Packed(packing))}({given})"
             if arg.placeholder not in self.unchecked or arg.kind == "size":
                 return given
             self.names["conform"] = _conform
@@ -131,6 +136,26 @@ class _Writer:
         return self.tuple(dims)
 
 
+class Packed:
+    """A weight in panels, packed anew where another tensor is passed or this one was written."""
+
+    def __init__(self, packing: Mapping[str, Any]):
+        self._packing = packing
+        self._of: tuple[torch.Tensor, int, int] | None = None
+        self._stored = torch.empty(0)
+
+    def __call__(self, weight: torch.Tensor) -> torch.Tensor:
+        """Return the weight as the library takes it."""
+        # A tensor of inference mode counts no writes: it is taken to stay as it is.
+        version = 0 if weight.is_inference() else weight._version
+        pointer = weight.data_ptr()
+        if self._of is None or self._of[1:] != (pointer, version):
+            self._stored = panels.pack(weight, self._packing)
+            # Held, so that its memory is not given to another one.
+            self._of = (weight, pointer, version)
+        return self._stored
+
+
 def _empty_at(
     size: tuple[int, ...], stride: tuple[int, ...], offset: int, dtype: torch.dtype
 ) -> torch.Tensor:
@@ -159,22 +184,30 @@ def _conform(
 
 def make_call(
     info: FunctionInfo,
-    load: Callable[[], Any],
+    load: Callable[[], Library],
     threads: int | None,
     unchecked: Mapping[int, str],
 ) -> Callable[[list[Any]], list[Any]]:
     """Return a function that takes the graph's arguments as a list and returns its results.
 
-    load: returns the `_buddy.Callable`; it is not called if there is nothing to compute.
+    load: returns the library; it is not called if there is nothing to compute.
     threads: threads of a parallel region; None: torch's number at each call.
     unchecked: placeholder index -> operator that made the argument. Dynamo's guards cover the
         others; these are compared with their fake values at each call.
     """
     writer = _Writer(info, unchecked)
     writer.bind_symbols()
-    arguments = [writer.argument(i, arg) for i, arg in enumerate(info.args)]
-    if any(arg.kind == "output" or arg.mutated for arg in info.args):
-        writer.names["entry"] = load()
+    computes = any(arg.kind == "output" or arg.mutated for arg in info.args)
+    library = load() if computes else None
+    packings = library.packings if library else {}
+    # Results may be the arguments themselves, as they were passed.
+    given = [writer.argument(i, arg, None) for i, arg in enumerate(info.args)]
+    arguments = [
+        writer.argument(i, arg, packings[arg.name]) if arg.name in packings else given[i]
+        for i, arg in enumerate(info.args)
+    ]
+    if library:
+        writer.names["entry"] = library.entry
         writer.names["num_threads"] = torch.get_num_threads
         count = "num_threads()" if threads is None else repr(threads)
         passed = "(" + "".join(f"{argument}, " for argument in arguments) + ")"
@@ -183,10 +216,10 @@ def make_call(
     for output in info.outputs:
         if output.kind in ("new", "alias"):
             assert output.arg is not None
-            results.append(arguments[output.arg])
+            results.append(given[output.arg])
         elif output.kind == "view":
             assert output.arg is not None
-            base = arguments[output.arg]
+            base = given[output.arg]
             results.append(
                 f"{base}.as_strided({writer.tuple(output.shape)}, {writer.tuple(output.strides)}, "
                 f"{base}.storage_offset() + {writer.expr(output.offset)})"

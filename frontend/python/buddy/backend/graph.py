@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from buddy import panels
 from buddy.importer import (
     ArgSpec,
     ImportedModule,
@@ -109,7 +110,8 @@ def _import_whole(
             kind = "constant"
         else:
             kind = "weight" if node.name in weights and node not in written else "input"
-        specs.append(ArgSpec(node.name, kind, meta))
+        packs = options.freeze and kind == "weight" and panels.may_be_packed(meta)
+        specs.append(ArgSpec(node.name, kind, meta, None, panels.PLAIN if packs else None))
     return import_graph(gm, specs, name=name, primary_dialect=options.primary_dialect)
 
 

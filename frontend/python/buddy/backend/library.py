@@ -5,9 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import json
+import math
 import os
 import re
 import time
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -69,39 +74,68 @@ def module_key(module: ImportedModule, options: Options) -> str:
     """Return the cache key of a module.
 
     The module goes in as text, which leaves its locations out: a source line that moved does not
-    miss.
+    miss. Whether weights are packed is in the text, by their formats.
     """
     parts = [_FORMAT, build_id(), compiler().llvm_version, f"O{_OPT_LEVEL}"]
     return cache.make_key([*parts, *check_target(options.target), module.text()])
 
 
-def signature(info: FunctionInfo) -> list[tuple[list[int], list[int]] | None]:
-    """Return the signature of an entry point as `_buddy.Callable` takes it."""
+def signature(
+    info: FunctionInfo, packings: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({})
+) -> list[tuple[list[int], list[int]] | None]:
+    """Return the signature of an entry point as `_buddy.Callable` takes it.
+
+    packings: how the arguments of these names lie in memory instead.
+    """
 
     def static(dims: Any) -> list[int]:
         return [dim if isinstance(dim, int) else -1 for dim in dims]
 
-    return [
-        None if arg.kind == "size" else (static(arg.shape), static(arg.strides))
-        for arg in info.args
-    ]
+    result: list[tuple[list[int], list[int]] | None] = []
+    for arg in info.args:
+        if arg.kind == "size":
+            result.append(None)
+        elif arg.name in packings:
+            stored = list(packings[arg.name]["stored_shape"])
+            strides = [math.prod(stored[i + 1 :]) for i in range(len(stored))]
+            result.append((stored, strides))
+        else:
+            result.append((static(arg.shape), static(arg.strides)))
+    return result
 
 
-def load(module: ImportedModule, options: Options) -> Any:
-    """Return the `_buddy.Callable` of a module's entry point."""
+@dataclass(frozen=True)
+class Library:
+    """A loaded library.
+
+    entry: the `_buddy.Callable` of the module's entry point.
+    packings: the weights that it takes in panels, by argument name; see `buddy.panels`.
+    """
+
+    entry: Any
+    packings: dict[str, dict[str, Any]]
+
+
+def load(module: ImportedModule, options: Options) -> Library:
+    """Return a module's library, from the cache or compiled."""
     key = module_key(module, options)
     symbol = module.entry.name
     if logs.graph.isEnabledFor(10):
         logs.graph.debug("%s (%s):\n%s", symbol, key[:16], module.text(locations=True))
 
-    def build(output: Path) -> None:
-        _compile(module, key, options, output)
+    def build(output: Path) -> bytes:
+        return json.dumps(_compile(module, key, options, output)).encode()
 
-    with cache.library(key, build, rebuild=options.dump_dir is not None) as path:
-        return compiler().Callable(str(path), symbol, signature(module.entry))
+    with cache.library(key, build, rebuild=options.dump_dir is not None) as (path, notes):
+        packings = json.loads(notes)
+        entry = compiler().Callable(str(path), symbol, signature(module.entry, packings))
+        return Library(entry, packings)
 
 
-def _compile(module: ImportedModule, key: str, options: Options, output: Path) -> None:
+def _compile(
+    module: ImportedModule, key: str, options: Options, output: Path
+) -> dict[str, dict[str, Any]]:
+    """Write the library; return the packings of weights."""
     reproducers = cache.directory() / "reproducers"
     reproducers.mkdir(parents=True, exist_ok=True)
     reproducer = reproducers / f"{key[:32]}.mlir"
@@ -119,7 +153,7 @@ def _compile(module: ImportedModule, key: str, options: Options, output: Path) -
     compiled = compiler().Module(module.bytecode)
     start = time.perf_counter()
     try:
-        _run_pipeline(compiled, pipeline, options, module.entry.name)
+        packings = _run_pipeline(compiled, pipeline, options, module.entry.name)
         lowered = time.perf_counter()
         compiled.compile(str(output), shared=True, opt_level=_OPT_LEVEL)
     except RuntimeError as error:
@@ -140,19 +174,22 @@ def _compile(module: ImportedModule, key: str, options: Options, output: Path) -
         time.perf_counter() - lowered,
         output.stat().st_size,
     )
+    return packings
 
 
-def _run_pipeline(compiled: Any, pipeline: str, options: Options, name: str) -> None:
+def _run_pipeline(
+    compiled: Any, pipeline: str, options: Options, name: str
+) -> dict[str, dict[str, Any]]:
     if options.dump_dir is not None:
         folder = os.path.join(options.dump_dir, f"{next(_graph_numbers):03}-{name}")
         if re.search(r"\s", folder):
             raise OptionError(f"option dump_dir: a path without white space, not {folder!r}")
         pipeline += f" dump-phases-to={folder}"
-    if not logs.schedule.isEnabledFor(10):
-        compiled.pipeline(pipeline)
-        return
     compiled.pipeline(f"{pipeline} stop-after=graph")
-    for line in compiled.text().splitlines():
-        if "#buddy.schedule" in line:
-            logs.schedule.debug("%s", line.strip())
+    if logs.schedule.isEnabledFor(10):
+        for line in compiled.text().splitlines():
+            if "#buddy.schedule" in line:
+                logs.schedule.debug("%s", line.strip())
+    packings: dict[str, dict[str, Any]] = compiled.packings()
     compiled.pipeline(f"{pipeline} start-from=kernel")
+    return packings

@@ -23,7 +23,8 @@ class Options:
     target: name of the machine to compile for, as `buddy-opt` knows it; the code is run in this
         process, so it must be able to execute it. Default: this machine.
     threads: threads of a parallel region; None: `torch.get_num_threads()` at each call.
-    freeze: pack weights at the first call; not available yet, so only False is accepted.
+    freeze: hand weight matrices to products in panels, packed at the first call and again when a
+        weight is another tensor or was written in place. Packed weights take their memory twice.
     fallback: what happens with ops that Buddy has no rule for. "eager" (default, as users of
         `torch.compile` expect a model to run): the rest is compiled, they run in PyTorch, and one
         warning a graph names them. "error" (strict): one `UnsupportedOpsError` lists all of them.
@@ -72,11 +73,8 @@ class Options:
             raise OptionError(
                 f"option threads: an integer of at least 1 is needed, not {options.threads!r}"
             )
-        if options.freeze is not False:
-            raise OptionError(
-                f"option freeze={options.freeze!r}: freezing weights is not available yet; "
-                "leave it False"
-            )
+        if not isinstance(options.freeze, bool):
+            raise OptionError(f"option freeze: True or False is needed, not {options.freeze!r}")
         if not isinstance(options.target, str):
             raise OptionError(f"option target: a name is needed, not {options.target!r}")
         return options

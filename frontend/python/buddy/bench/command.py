@@ -24,10 +24,12 @@ def add(commands: Any) -> None:
         "--trans", type=shapes.names(*shapes.TRANSPOSES), default=list(shapes.TRANSPOSES),
         help="which operands are stored transposed, of nn,nt,tn,tt (default all)",
     )  # fmt: skip
+    _packed(gemm, "B")
     _operation(gemm, _gemm)
 
     gemv = subjects.add_parser("gemv", help="one row by a weight")
     _shapes(gemv, shapes.gemv, "NxK")
+    _packed(gemv, "the weight")
     _operation(gemv, _gemv)
 
     attention = subjects.add_parser("attention", help="causal scaled dot product attention")
@@ -66,6 +68,13 @@ def _shapes(parser: argparse.ArgumentParser, kind: Any, form: str) -> None:
     parser.add_argument(
         "shapes", nargs="*", type=kind, metavar="SHAPE", help=f"{form} (default: a set of them)"
     )
+
+
+def _packed(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--packed", action="store_true",
+        help=f"ours takes {what} as a bundle holds weights: laid out for the kernel ahead of calls",
+    )  # fmt: skip
 
 
 def _operation(parser: argparse.ArgumentParser, function: Any, inductor: bool = False) -> None:
@@ -130,7 +139,10 @@ _Outcome = tuple[list[harness.Result], dict[str, Any], str]
 def _settings(args: argparse.Namespace) -> Any:
     from buddy.bench.operations import Settings
 
-    return Settings(args.threads, args.rounds, args.inductor, getattr(args, "cases", []))
+    return Settings(
+        args.threads, args.rounds, args.inductor, getattr(args, "cases", []),
+        getattr(args, "packed", False),
+    )  # fmt: skip
 
 
 def _measure(args: argparse.Namespace, operations: Any) -> _Outcome:

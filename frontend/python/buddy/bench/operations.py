@@ -24,6 +24,7 @@ class Settings:
     rounds: int
     inductor: bool
     patterns: Sequence[str] = ()
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,10 @@ def gemm(
     transposes: Sequence[str],
     settings: Settings,
 ) -> list[Operation]:
-    """C[M, N] = A[M, K] B[K, N]; 't' stores an operand transposed; batch 0: no batch dimension."""
+    """C[M, N] = A[M, K] B[K, N]; 't' stores an operand transposed; batch 0: no batch dimension.
+
+    With `packed` B is laid out ahead of the calls, unless there is a batch.
+    """
     return [
         _gemm(shape, dtype, trans, settings)
         for dtype, shape, trans in itertools.product(dtypes, shapes, transposes)
@@ -98,7 +102,8 @@ def _gemm(
         b = _random(*outer, *((n, k) if trans[1] == "t" else (k, n)), dtype=dtype)
         out = torch.empty(*outer, m, n, dtype=DTYPES[dtype])
         calls: dict[str, Call] = {}
-        calls[OURS] = compile_direct(product, (a, b), settings.threads)((a, b))
+        weights = {1} if settings.packed and not batch else ()
+        calls[OURS] = compile_direct(product, (a, b), settings.threads, weights)((a, b))
         calls["torch.bmm" if batch else "torch.mm"] = lambda: product(a, b, out)
         if not batch:
             x, w = a.mT if trans[0] == "t" else a, b if trans[1] == "t" else b.mT
@@ -138,7 +143,8 @@ def _gemv(n: int, k: int, dtype: str, settings: Settings) -> Operation:
         weights = _copies(_random(n, k, dtype=dtype))
         out = torch.empty(n, dtype=DTYPES[dtype])
         row = x[0]
-        bind = compile_direct(F.linear, (x, weights[0]), settings.threads)
+        packed = {1} if settings.packed else ()
+        bind = compile_direct(F.linear, (x, weights[0]), settings.threads, packed)
         ours = [bind((x, w)) for w in weights]
         calls = {
             OURS: _in_turns(ours),

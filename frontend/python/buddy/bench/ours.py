@@ -9,12 +9,13 @@ call, so that ours and inductor's kernels are called the same way.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from buddy import panels
 from buddy.aot.errors import BundleError
 from buddy.aot.export import ignore_torchs_own_warnings
 from buddy.backend import CompileError, Options, buddy_backend, cache
@@ -31,27 +32,43 @@ Function = Callable[..., torch.Tensor]
 
 
 class _Wrapped(torch.nn.Module):
-    def __init__(self, function: Function) -> None:
+    """A function, some of whose inputs are parameters: `weight0` is input 0, and so on."""
+
+    def __init__(self, function: Function, weights: dict[int, torch.Tensor]) -> None:
         super().__init__()
-        self._function = function
+        self._function, self._indices = function, list(weights)
+        for i, weight in weights.items():
+            self.register_parameter(f"weight{i}", torch.nn.Parameter(weight, requires_grad=False))
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self._function(*inputs)
+        values = list(inputs)
+        for i in self._indices:
+            values.insert(i, getattr(self, f"weight{i}"))
+        return self._function(*values)
 
 
 def compile_direct(
-    function: Function, inputs: Sequence[torch.Tensor], threads: int
+    function: Function,
+    inputs: Sequence[torch.Tensor],
+    threads: int,
+    weights: Collection[int] = (),
 ) -> Callable[[Sequence[torch.Tensor]], Call]:
     """Compile for the sizes of `inputs`; return what makes a call of other inputs of the same form.
 
-    The calls return the result's tensor, the same one at each call.
+    weights: indices of inputs that are laid out for the kernels ahead of the calls, if the compiler
+    wants it.  The calls return the result's tensor, the same one at each call.
     """
+    parameters = {i: inputs[i] for i in sorted(weights)}
+    others = [i for i in range(len(inputs)) if i not in parameters]
     try:
         with warnings.catch_warnings():
             ignore_torchs_own_warnings()
-            program = torch.export.export(_Wrapped(function), tuple(inputs), strict=False)
-            module = import_exported_program(program, name="bench")
-        entry = load(module, Options(threads=threads))
+            wrapped = _Wrapped(function, parameters)
+            passed = tuple(inputs[i] for i in others)
+            program = torch.export.export(wrapped, passed, strict=False)
+            formats = {f"weight{i}": panels.PLAIN for i in parameters}
+            module = import_exported_program(program, name="bench", weight_formats=formats)
+        library = load(module, Options(threads=threads))
     except (UnsupportedOpsError, CompileError, RuntimeError) as error:
         raise BundleError(f"buddy cannot compile this case: {_first_line(error)}") from error
     info = module.entry
@@ -62,13 +79,17 @@ def compile_direct(
             if arg.kind == "output":
                 result = torch.empty_strided(arg.shape, arg.strides, dtype=arg.dtype)
                 passed.append(result)
+            elif arg.kind == "weight":
+                value = values[int(arg.name.removeprefix("weight"))]
+                packing = library.packings.get(arg.name)
+                passed.append(value if packing is None else panels.pack(value, packing))
             else:
                 assert arg.placeholder is not None
-                passed.append(values[arg.placeholder])
+                passed.append(values[others[arg.placeholder - len(parameters)]])
         arguments = tuple(passed)
 
         def call() -> Any:
-            entry(arguments, (), threads, BLOCK_TIME_MS)
+            library.entry(arguments, (), threads, BLOCK_TIME_MS)
             return result
 
         return call
@@ -151,10 +172,11 @@ def load_text(text: str, symbol: str, signature: Sequence[Any]) -> Any:
     """The `_buddy.Callable` of an entry of a module given as text."""
     key = cache.make_key([build_id(), compiler().llvm_version, *check_target("native"), text])
 
-    def build(output: Path) -> None:
+    def build(output: Path) -> bytes:
         module = compiler().Module(text.encode())
         module.pipeline("target=native")
         module.compile(str(output), shared=True)
+        return b""
 
-    with cache.library(key, build, rebuild=False) as path:
+    with cache.library(key, build, rebuild=False) as (path, _):
         return compiler().Callable(str(path), symbol, list(signature))

@@ -38,8 +38,8 @@ def import_exported_program(
 
     Parameters, buffers and constants are weights named by their fully qualified names; a buffer
     that the program writes is a state; the rest are inputs, SymInts sizes. `weight_offsets` gives
-    the byte offset of each weight in a weights file, `weight_formats` the block format of those
-    whose values are in one.
+    the byte offset of each weight in a weights file, `weight_formats` the format of those
+    that may be stored packed.
     """
     from .module import ModuleBuilder
 

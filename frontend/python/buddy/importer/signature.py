@@ -24,8 +24,8 @@ class ArgSpec:
         which makes no argument. An input that the graph mutates becomes "state" in `ArgInfo`.
     meta: the fake tensor, or the SymInt, int or other Python value.
     weight_offset: byte offset in the weights file; the entry then makes the view itself.
-    weight_format: the block format ("q4_0", "q4_1", "q8_0") that the weight's values are in; the
-        compiler may then store it packed.
+    weight_format: the block format ("q4_0", "q4_1", "q8_0") that the weight's values are in, or
+        "plain"; the compiler may then want it packed.
     """
 
     name: str

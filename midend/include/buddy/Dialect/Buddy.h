@@ -34,8 +34,10 @@ inline constexpr llvm::StringLiteral kKindAttr = "buddy.kind";
 inline constexpr llvm::StringLiteral kNameAttr = "buddy.name";
 inline constexpr llvm::StringLiteral kWeightOffsetAttr = "buddy.weight_offset";
 /// Weight argument attributes: the format its values may be stored in ("q4_0",
-/// "q4_1", "q8_0"), and the PackingAttr once a pass has settled that they are.
+/// "q4_1", "q8_0"; "plain": as they are, but anywhere), and the PackingAttr or
+/// PanelsAttr once a pass has settled how they lie.
 inline constexpr llvm::StringLiteral kFormatAttr = "buddy.format";
+inline constexpr llvm::StringLiteral kPlainFormat = "plain";
 inline constexpr llvm::StringLiteral kPackingAttr = "buddy.packing";
 inline constexpr llvm::StringLiteral kShapeAttr = "buddy.shape";
 /// Op attribute: path of the module (a layer) the op was traced from.

@@ -187,6 +187,37 @@ def Buddy_PackingAttr : Buddy_Attr<"Packing", "packing"> {
   }];
 }
 
+def Buddy_PanelsAttr : Buddy_Attr<"Panels", "panels"> {
+  let summary = "how a weight of floats lies in memory, as attribute of a weight argument";
+  let description = [{
+    A weight `[n, k]`, or `[k, n]` if `transposed`, is cut into panels of `width` values
+    of n, each read in one stream: it is stored as `[ceil(n / width), k, width]`. With a
+    `unit` of 2, pairs along k are neighbours, as dot products of bf16 pairs take them:
+    `[ceil(n / width), ceil(k / 2), width, 2]`. What lies beyond n or k is zero. An op
+    reads it by the indexing map `(n floordiv width, k, n mod width)`, with pairs
+    `(n floordiv width, k floordiv 2, n mod width, k mod 2)`.
+
+    ```mlir
+    #buddy.panels<n = 577, k = 1000, width = 32, unit = 1, transposed = false>
+    ```
+  }];
+  let parameters = (ins "int64_t":$n, "int64_t":$k, "int64_t":$width, "int64_t":$unit,
+                        "bool":$transposed);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    ::llvm::SmallVector<int64_t> storedShape() const {
+      int64_t panels = (getN() + getWidth() - 1) / getWidth();
+      if (getUnit() == 1)
+        return {panels, getK(), getWidth()};
+      return {panels, (getK() + getUnit() - 1) / getUnit(), getWidth(), getUnit()};
+    }
+    /// Where element (n, k) lies.
+    ::llvm::SmallVector<::mlir::AffineExpr> index(::mlir::AffineExpr n,
+                                                  ::mlir::AffineExpr k) const;
+  }];
+}
+
 def F32Buffer : AnyTypeOf<[RankedTensorOf<[F32]>, MemRefRankOf<[F32], [2]>]>;
 def I32Buffer : AnyTypeOf<[RankedTensorOf<[I32]>, MemRefRankOf<[I32], [2]>]>;
 def I8Buffer : AnyTypeOf<[RankedTensorOf<[I8]>, MemRefRankOf<[I8], [3]>]>;

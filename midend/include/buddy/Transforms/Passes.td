@@ -113,7 +113,7 @@ def FuseElementwise : Pass<"buddy-fuse-elementwise", "::mlir::func::FuncOp"> {
 }
 
 def PackWeights : Pass<"buddy-pack-weights", "::mlir::ModuleOp"> {
-  let summary = "store quantised weights as the kernels stream them";
+  let summary = "lay weights out as the kernels stream them";
   let description = [{
     A weight argument of an entry with `buddy.format` (`q4_0`, `q4_1`, `q8_0`: what its
     values are, block by block) that is used by products of rows `[.., k]` with it,
@@ -124,6 +124,21 @@ def PackWeights : Pass<"buddy-pack-weights", "::mlir::ModuleOp"> {
     alike or not at all. The shape of the argument changes; its offset in the weights
     file is for the writer of the file to set anew.
 
+    With `buddy.format = "plain"` the values are floats as they are. A weight `[n, k]` or
+    `[k, n]` whose products all compute vectors along n becomes panels of columns
+    (`#buddy.panels`), and the products read it by another indexing map:
+
+    ```mlir
+    func.func @f(%w: memref<70x64xf32> {buddy.kind = "weight", buddy.format = "plain"}, …)
+      %y = linalg.contract indexing_maps = [#x, affine_map<(m, n, k) -> (n, k)>, #y] …
+    // becomes
+    func.func @f(%w: memref<3x64x32xf32> {buddy.kind = "weight", buddy.packing = …}, …)
+      %y = linalg.generic {indexing_maps =
+               [#x, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, #y], …} …
+    ```
+
+    Quantised:
+
     ```mlir
     func.func @f(%w: memref<64x32xf32> {buddy.kind = "weight", buddy.format = "q8_0"}, …)
       %y = linalg.contract … ins(%x, %w : tensor<?x32xf32>, tensor<64x32xf32>) …
@@ -133,8 +148,9 @@ def PackWeights : Pass<"buddy-pack-weights", "::mlir::ModuleOp"> {
       %y = buddy.quantized_matmul {packing = …} ins(%q, %d, %s, %w : …) …
     ```
   }];
-  let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::buddy::BuddyDialect", "::mlir::affine::AffineDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 def ChooseSchedule : Pass<"buddy-choose-schedule", "::mlir::func::FuncOp"> {
@@ -180,6 +196,25 @@ def Bufferize : Pass<"buddy-bufferize", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
                            "::mlir::memref::MemRefDialect"];
+}
+
+def SpecializeArguments : Pass<"buddy-specialize-arguments", "::mlir::ModuleOp"> {
+  let summary = "arguments of private functions in the layout that all calls pass";
+  let description = [{
+    After bufferization the arguments of a private function have strides and an offset
+    that are known at run time only. Where all calls cast the same type to that, the
+    argument takes this type, so that a layer's weights are contiguous to it.
+
+    ```mlir
+    func.func private @layer(%w: memref<64x32xf32, strided<[?, 1], offset: ?>>)
+    %c = memref.cast %w0 : memref<64x32xf32> to memref<64x32xf32, strided<[?, 1], offset: ?>>
+    call @layer(%c)
+    // becomes
+    func.func private @layer(%w: memref<64x32xf32>)
+    call @layer(%w0)
+    ```
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
 }
 
 def LowerAttention : Pass<"buddy-lower-attention", "::mlir::func::FuncOp"> {

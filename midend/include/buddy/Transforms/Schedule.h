@@ -15,6 +15,12 @@ namespace buddy {
 ScheduleAttr chooseSchedule(mlir::linalg::LinalgOp op,
                             const TargetInfo &target);
 
+/// Elements of a vector of 32-bit ones, and vectors of a panel, for weights
+/// laid out ahead. A scalable vector is used at a fixed length, since a layout
+/// in a file cannot depend on it: four registers of the shortest vectors (128
+/// bits), as many as the register file leaves room for.
+std::pair<int64_t, int64_t> panelVectors(const TargetInfo &target);
+
 } // namespace buddy
 
 #endif // BUDDY_TRANSFORMS_SCHEDULE_H

@@ -54,7 +54,7 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
     vl = std::max(1u, target.vectorLength(bits));
     mr = target.vectorRegisters >= 32 ? 8 : 6;
     nr = 2;
-    int64_t columns = c.sizes[c.col];
+    int64_t columns = c.b.panels ? c.b.panels->width : c.sizes[c.col];
     if (!ShapedType::isDynamic(columns) && columns <= vl)
       nr = 1;
   }
@@ -74,6 +74,12 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
   int64_t packM = mr * 4;
   return ScheduleAttr::get(c.c.value.getContext(), mr, nr, vl, scalable, mc, kc,
                            ku, dotM, packM, pairs);
+}
+
+std::pair<int64_t, int64_t> buddy::panelVectors(const TargetInfo &target) {
+  if (target.scalableVectors)
+    return {4 * target.vectorLength(32) * 2, 1};
+  return {std::max(1u, target.vectorLength(32)), 2};
 }
 
 ScheduleAttr buddy::chooseSchedule(linalg::LinalgOp op,

@@ -105,8 +105,66 @@ pickDim(ArrayRef<unsigned> candidates,
   return best;
 }
 
+/// Reads an indexing map as that of an operand in panels: replaces it by the
+/// map to column and reduction. The type has to be contiguous and of panels.
+static std::optional<Contraction::Operand::Panels>
+matchPanels(AffineMap &map, ShapedType type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  unsigned rank = map.getNumResults();
+  if ((rank != 3 && rank != 4) || (memref && !memref.getLayout().isIdentity()))
+    return std::nullopt;
+  int64_t width = type.getDimSize(2), unit = rank == 4 ? type.getDimSize(3) : 1;
+  if (ShapedType::isDynamic(width) || ShapedType::isDynamic(unit))
+    return std::nullopt;
+  // Of the sums and products of dimensions only one fits.
+  for (unsigned n = 0; n < map.getNumDims(); ++n)
+    for (unsigned k = 0; k < map.getNumDims(); ++k) {
+      AffineExpr col = getAffineDimExpr(n, map.getContext());
+      AffineExpr red = getAffineDimExpr(k, map.getContext());
+      if (n == k || width < 2 || (rank == 4) != (unit == 2))
+        continue;
+      auto panels = PanelsAttr::get(map.getContext(), 0, 0, width, unit, false);
+      if (map.getResults() != ArrayRef<AffineExpr>(panels.index(col, red)))
+        continue;
+      map = AffineMap::get(map.getNumDims(), 0, {col, red}, map.getContext());
+      return Contraction::Operand::Panels{width, unit};
+    }
+  return std::nullopt;
+}
+
+/// The op is a sum of products over projected permutations: each dimension is
+/// one of the output or of both factors, all in two operands at least.
+static bool isSumOfProducts(linalg::LinalgOp op, ArrayRef<AffineMap> maps) {
+  if (maps.size() != 3 || op.getNumDpsInits() != 1 ||
+      op->getNumRegions() != 1 || !op->getRegion(0).hasOneBlock())
+    return false;
+  SmallVector<utils::IteratorType> types = op.getIteratorTypesArray();
+  SmallVector<unsigned> uses(types.size());
+  for (AffineMap map : maps) {
+    if (!map.isProjectedPermutation())
+      return false;
+    for (AffineExpr expr : map.getResults())
+      ++uses[cast<AffineDimExpr>(expr).getPosition()];
+  }
+  for (auto [dim, type] : llvm::enumerate(types)) {
+    AffineExpr expr = getAffineDimExpr(dim, op.getContext());
+    bool inOutput = maps[2].getResultPosition(expr).has_value();
+    if (uses[dim] < 2 || inOutput != (type == utils::IteratorType::parallel))
+      return false;
+  }
+  return true;
+}
+
+bool Contraction::fits(ScheduleAttr schedule) const {
+  if (!b.panels)
+    return true;
+  int64_t unit = schedule.getPairs() && multipliesBFloat16() ? 2 : 1;
+  return !schedule.getScalable() && b.panels->unit == unit &&
+         b.panels->width % (schedule.getNr() * schedule.getVl()) == 0;
+}
+
 std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
-  if (!linalg::isaContractionOpInterface(op))
+  if (op->getNumOperands() != 3)
     return std::nullopt;
   Contraction c;
   c.op = op;
@@ -114,13 +172,22 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
   Operand *operands[] = {&c.a, &c.b, &c.c};
   for (auto [i, operand] : llvm::enumerate(operands)) {
     operand->value = op->getOperand(i);
-    operand->map = maps[i];
-    std::optional<SmallVector<int64_t>> strides =
-        getStrides(operand->value.getType());
+    auto type = dyn_cast<ShapedType>(operand->value.getType());
+    if (!type)
+      return std::nullopt;
+    std::optional<SmallVector<int64_t>> strides = getStrides(type);
     if (!strides)
       return std::nullopt;
     operand->strides = *strides;
+    if (i < 2 && (operand->panels = matchPanels(maps[i], type)))
+      operand->strides.assign(2, ShapedType::kDynamic);
+    operand->map = maps[i];
   }
+  bool inPanels = c.a.panels || c.b.panels;
+  if ((c.a.panels && c.b.panels) ||
+      !(inPanels ? isSumOfProducts(op, maps)
+                 : linalg::isaContractionOpInterface(op)))
+    return std::nullopt;
   c.accumulator = c.c.elementType();
   if (!matchBody(op->getRegion(0).front(), c))
     return std::nullopt;
@@ -149,7 +216,9 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     return (isUnit(dim) ? 0 : 8) + (c.c.isContiguousAlong(dim) ? 4 : 0) +
            (factor.isContiguousAlong(dim) ? 2 : 0);
   });
-  if (!col)
+  if (inPanels)
+    col = (c.a.panels ? c.a : c.b).map.getDimPosition(0);
+  if (!col || !llvm::is_contained(columns, *col))
     return std::nullopt;
   c.col = *col;
   if (c.a.has(c.col))
@@ -158,7 +227,9 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     return (isUnit(dim) ? 0 : 4) + (c.b.isContiguousAlong(dim) ? 2 : 0) +
            (c.a.isContiguousAlong(dim) ? 1 : 0);
   });
-  if (!red)
+  if (inPanels)
+    red = c.b.map.getDimPosition(1);
+  if (!red || !llvm::is_contained(reductions, *red))
     return std::nullopt;
   c.red = *red;
   SmallVector<unsigned> rows;

@@ -8,6 +8,7 @@
 #ifndef BUDDY_LIB_TRANSFORMS_CONTRACTION_CONTRACTION_H
 #define BUDDY_LIB_TRANSFORMS_CONTRACTION_CONTRACTION_H
 
+#include "buddy/Dialect/Buddy.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <optional>
 
@@ -26,6 +27,12 @@ struct Contraction {
     llvm::SmallVector<int64_t> strides;
     /// Cast ops of the body from element to factor, first to last.
     llvm::SmallVector<mlir::Operation *> casts;
+    /// It lies in panels of columns, as PanelsAttr describes; then `map` is to
+    /// column and reduction and the strides are unknown.
+    struct Panels {
+      int64_t width, unit;
+    };
+    std::optional<Panels> panels;
 
     mlir::Type elementType() const;
     bool has(unsigned dim) const { return position(dim).has_value(); }
@@ -48,6 +55,8 @@ struct Contraction {
   /// so that a sum is rounded once.
   mlir::Type accumulator;
 
+  /// An operand in panels can be read by tiles of the schedule's form.
+  bool fits(ScheduleAttr schedule) const;
   int64_t staticRows() const { return row ? sizes[*row] : 1; }
   /// Both factors are bf16 as they lie in memory and sums are f32, as dot
   /// products of bf16 pairs want it.

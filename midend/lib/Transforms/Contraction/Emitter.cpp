@@ -35,6 +35,13 @@ void ContractionEmitter::emit() {
   bool columnsInB = c.b.isContiguousAlong(c.col);
   bool reductionInBoth =
       c.a.isContiguousAlong(c.red) && c.b.isContiguousAlong(c.red);
+  if (c.b.panels) {
+    int64_t rank = cast<MemRefType>(c.b.value.getType()).getRank();
+    SmallVector<ReassociationIndices> groups = {{0}, {1, 2}};
+    if (rank == 4)
+      groups[1].push_back(3);
+    panels = memref::CollapseShapeOp::create(b, c.b.value, groups);
+  }
   if (c.c.isContiguousAlong(c.col))
     makeLast(c.c, c.col);
   if (c.a.isContiguousAlong(c.red))

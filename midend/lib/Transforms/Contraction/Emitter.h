@@ -102,12 +102,14 @@ private:
     Value isEdge;   ///< Some columns are beyond the end; null if it never is.
     Values offsets; ///< First column of each vector, from `start`.
     Values masks;   ///< Columns that exist, a vector's each; if it may be edge.
+    /// Where B lies in panels: the one that holds these, the first within it.
+    Value weightPanel, weightColumn;
   };
   /// Rows of A, rows of B and the reduction range that tiles work on.
   struct Block {
     Value firstRow; ///< Of the task; scratch buffers start here.
     Value redStart, redCount;
-    Value packedB;       ///< Buffer of redCount x width; null: B itself.
+    Value packedB;       ///< Buffer of redCount x width; null: B or panels.
     bool masked = false; ///< Loads from B itself are masked.
     /// Nothing was summed before it, nothing will be after it.
     Value isFirst, isLast;
@@ -119,6 +121,9 @@ private:
   /// beyond the end and zero.
   Value loadColumns(const Panel &panel, const Block &block, unsigned j, Value k,
                     bool half);
+  /// As many elements of B in panels as `factorType` has.
+  Value loadPanel(const Panel &panel, const Block &block, Value offset,
+                  Value k);
   void emitOuterProduct(int64_t rows, int64_t vectors);
   /// A panel of so many vectors may reach beyond the last column.
   bool mayBeEdge(int64_t vectors) const;
@@ -188,6 +193,7 @@ private:
   int64_t unit;       ///< Elements of the reduction in a multiply-add: 1 or 2.
   Values sizes;       ///< Of each loop dimension.
   Values outer;       ///< Current iteration of each outer loop dimension.
+  Value panels;       ///< B in panels, each of them one row; null if it is not.
   Value rowCount;     ///< Size of the row dimension, or 1.
   Value vectorLength; ///< Elements of a vector, vscale included.
   Value work;         ///< Scalar operations of the whole contraction.

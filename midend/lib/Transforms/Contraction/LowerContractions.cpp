@@ -65,7 +65,8 @@ struct LowerContractions
       auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttr);
       if (!schedule || !op.hasPureBufferSemantics())
         return;
-      if (std::optional<Contraction> c = Contraction::match(op))
+      std::optional<Contraction> c = Contraction::match(op);
+      if (c && c->fits(schedule))
         jobs.push_back({*c, schedule, findZeroFill(op), std::nullopt});
     });
     // All are found before one is lowered, while the ops in between are still

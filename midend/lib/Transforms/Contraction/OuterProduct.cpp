@@ -38,6 +38,14 @@ ContractionEmitter::makePanel(Value start, Value width, int64_t vectors) {
   panel.start = start;
   panel.width = width;
   Value left = sub(sizes[c.col], start);
+  if (c.b.panels) {
+    Value weightWidth = constant(c.b.panels->width);
+    panel.weightPanel = b.createOrFold<arith::DivUIOp>(start, weightWidth);
+    panel.weightColumn =
+        c.b.panels->width == vectors * schedule.getVl()
+            ? constant(0)
+            : b.createOrFold<arith::RemUIOp>(start, weightWidth);
+  }
   bool edges = mayBeEdge(vectors);
   if (edges)
     panel.isEdge = lessThan(left, width);
@@ -68,7 +76,7 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
                     : Value();
   std::optional<int64_t> packsKnown =
       packs ? getConstantIntValue(packs) : std::nullopt;
-  bool alwaysPacks = !direct || packsKnown.value_or(0) != 0;
+  bool alwaysPacks = !panels && (!direct || packsKnown.value_or(0) != 0);
   if (scalable) {
     Value fitting =
         b.createOrFold<arith::DivUIOp>(constant(kScalableBuffer), width);
@@ -84,10 +92,19 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
     kc = either(constant(kStreamedRows), kc);
     taskWidth = either(constant(kStreamedPanels * staticWidth), width);
   }
+  // One tile of rows uses each element of panels once: blocks of them would
+  // only carry sums through memory.
+  std::optional<int64_t> kcKnown = schedule.getKc();
+  if (panels && !packsA) {
+    kc = b.createOrFold<arith::SelectOp>(
+        lessThan(constant(schedule.getMr()), rowCount), kc,
+        maximum(sizes[c.red], constant(1)));
+    kcKnown = getConstantIntValue(kc);
+  }
   // The whole reduction is one block: sums are never kept outside registers.
   bool oneBlock = !thin && !scalable && c.outerReductions.empty() &&
-                  !ShapedType::isDynamic(c.sizes[c.red]) &&
-                  c.sizes[c.red] <= schedule.getKc();
+                  !ShapedType::isDynamic(c.sizes[c.red]) && kcKnown &&
+                  c.sizes[c.red] <= *kcKnown;
   Values lower, upper, steps;
   for (unsigned dim : c.outerParallel) {
     lower.push_back(constant(0));
@@ -110,8 +127,9 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
           return stackBuffer(scalable ? kScalableBuffer : count * staticWidth,
                              element);
         };
-        bool mayPack = !thin && (alwaysPacks || mayBeEdge(vectors) ||
-                                 packsKnown.value_or(1) != 0);
+        bool mayPack =
+            !thin && !panels &&
+            (alwaysPacks || mayBeEdge(vectors) || packsKnown.value_or(1) != 0);
         Value packedB =
             mayPack ? buffer(schedule.getKc(), packedType()) : Value();
         packedA = packsA ? stackBuffer(rows * schedule.getKc(), packedType())
@@ -152,6 +170,8 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
                 block.masked = masked;
                 emitTiles(panel, block, endRow, rows);
               };
+              if (panels)
+                return unpacked(false);
               if (alwaysPacks)
                 return packed();
               if (thin && panel.isEdge)
@@ -264,6 +284,8 @@ Value ContractionEmitter::loadColumns(const Panel &panel, const Block &block,
     return vector::LoadOp::create(
         b, factorType(), block.packedB,
         ValueRange{add(mul(k, panel.width), mul(offset, constant(unit)))});
+  if (panels)
+    return convert(c.b, loadPanel(panel, block, offset, k));
   auto load = [&](Value red) {
     return loadVector(c.b,
                       indices(c.b, Value(), add(panel.start, offset),
@@ -275,6 +297,15 @@ Value ContractionEmitter::loadColumns(const Panel &panel, const Block &block,
   Value first = load(k);
   return vector::InterleaveOp::create(
       b, first, half ? zero(first.getType()) : load(add(k, constant(1))));
+}
+
+Value ContractionEmitter::loadPanel(const Panel &panel, const Block &block,
+                                    Value offset, Value k) {
+  // Blocks start at whole pairs, so that k rows of pairs are k / 2 of them.
+  Value at = add(mul(add(block.redStart, k), constant(c.b.panels->width)),
+                 mul(add(panel.weightColumn, offset), constant(unit)));
+  return vector::LoadOp::create(b, factorType().clone(c.b.elementType()),
+                                panels, ValueRange{panel.weightPanel, at});
 }
 
 SmallVector<Value>

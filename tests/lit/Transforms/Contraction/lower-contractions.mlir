@@ -133,3 +133,62 @@ func.func @untouched(%a: memref<8x8xf32>, %b: memref<8x8xf32>, %c: memref<8x8xf3
   linalg.add {buddy.schedule = #add} ins(%a, %b : memref<8x8xf32>, memref<8x8xf32>) outs(%c : memref<8x8xf32>)
   return
 }
+
+// -----
+
+// A weight in panels is read where it lies, a panel after the other, with no masks: only results
+// beyond the last column are left out. One tile of rows takes the whole reduction in one block.
+// CHECK-LABEL: func.func @panels
+// CHECK: %[[PANELS:.*]] = memref.collapse_shape %arg1 {{\[\[}}0], [1, 2]] : memref<3x100x8xf32> into memref<3x800xf32>
+// CHECK: %[[KC:.*]] = arith.select %{{.*}}, %c32, %c100
+// CHECK-NOT: memref.alloca
+// CHECK: scf.for {{.*}} step %[[KC]]
+// CHECK-NOT: vector.maskedload %arg1
+// CHECK: vector.load %[[PANELS]][%{{.*}}, %{{.*}}] : memref<3x800xf32>, vector<4xf32>
+// CHECK: vector.maskedstore %arg2
+#panels = #buddy.schedule<mr = 2, nr = 2, vl = 4, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 2, pack_m = 4>
+#m = affine_map<(m, n, k) -> (m, k)>
+#n = affine_map<(m, n, k) -> (n floordiv 8, k, n mod 8)>
+#c = affine_map<(m, n, k) -> (m, n)>
+func.func @panels(%a: memref<?x100xf32>, %b: memref<3x100x8xf32>, %c: memref<?x21xf32>) {
+  linalg.generic {indexing_maps = [#m, #n, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x100xf32>, memref<3x100x8xf32>) outs(%c : memref<?x21xf32>)
+      attrs = {buddy.schedule = #panels} {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %z, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+// Panels that the tile does not divide, and a map that only looks like panels, are left alone.
+// CHECK-LABEL: func.func @not_panels
+// CHECK-COUNT-2: linalg.generic
+#wide = #buddy.schedule<mr = 2, nr = 3, vl = 4, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 2, pack_m = 4>
+#fits = #buddy.schedule<mr = 2, nr = 2, vl = 4, scalable = false, mc = 8, kc = 32, ku = 1, dot_m = 2, pack_m = 4>
+#m = affine_map<(m, n, k) -> (m, k)>
+#n = affine_map<(m, n, k) -> (n floordiv 8, k, n mod 8)>
+#other = affine_map<(m, n, k) -> (n floordiv 4, k, n mod 4)>
+#c = affine_map<(m, n, k) -> (m, n)>
+func.func @not_panels(%a: memref<?x100xf32>, %b: memref<3x100x8xf32>, %d: memref<6x100x8xf32>, %c: memref<?x21xf32>) {
+  linalg.generic {indexing_maps = [#m, #n, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x100xf32>, memref<3x100x8xf32>) outs(%c : memref<?x21xf32>)
+      attrs = {buddy.schedule = #wide} {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %z, %p : f32
+    linalg.yield %s : f32
+  }
+  linalg.generic {indexing_maps = [#m, #other, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %d : memref<?x100xf32>, memref<6x100x8xf32>) outs(%c : memref<?x21xf32>)
+      attrs = {buddy.schedule = #fits} {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %z, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
