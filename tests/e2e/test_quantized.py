@@ -23,7 +23,7 @@ def quantized(
     packings = {
         argument["name"]: argument["packing"]
         for argument in record["entries"][0]["arguments"]
-        if "packing" in argument
+        if argument.get("packing", {}).get("format", "plain") != "plain"
     }
     model = copy.deepcopy(tiny.model)
     parameters = dict(model.named_parameters())
@@ -70,6 +70,31 @@ def test_logits_are_those_of_eager_with_rounded_rows(quantized: Built) -> None:
         assert max(errors) < 0.03
         if len(errors) == 40:
             assert errors[0] < 1e-5, errors
+
+
+def test_rows_as_they_are(tiny: Built, quantized: Built, tmp_path: Path) -> None:
+    record = json.loads((quantized.bundle / "manifest.json").read_text())
+    assert record["activations"] == "int8"
+    (dtype,) = {
+        argument["packing"]["format"]
+        for argument in record["entries"][0]["arguments"]
+        if argument["name"].endswith("q_proj.weight")
+    }
+    built = make(tiny.source, tmp_path, None, "--dtype", dtype, "--activations", "f32")
+    record = json.loads((built.bundle / "manifest.json").read_text())
+    assert record["activations"] == "f32"
+    model = copy.deepcopy(quantized.model)
+    for module in model.modules():
+        module._forward_pre_hooks.clear()  # of the test with rounded rows
+    ids = torch.randint(3, 500, (40,), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = model(ids[None]).logits[0]
+    library = BundleLibrary(built.bundle, 2)
+    state, position = library.llama_state(40), 0
+    for count in (7, 1, 31, 1):
+        logits = library.llama_forward(ids[position : position + count], position, state)[0]
+        position += count
+        torch.testing.assert_close(logits, expected[position - 1], rtol=1e-4, atol=1e-4)
 
 
 def test_the_program_runs(quantized: Built) -> None:

@@ -97,6 +97,13 @@ def _parser() -> argparse.ArgumentParser:
         help="of a LLaMA's weights, activations and caches, or blocks of 8 or 4 bits for matrices "
         "of weights (also of a factory's module), or the blocks that the GGUF file has",
     )
+    build.add_argument(
+        "--activations",
+        choices=["int8", "f32"],
+        default="int8",
+        help="what rows become where they meet quantised weights: blocks of int8, the fastest, or "
+        "f32, which rounds nothing",
+    )
     _add_compile_options(build)
     build.add_argument("--threads", type=positive, help="threads of the build itself")
     build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)
@@ -141,6 +148,7 @@ def _build(args: argparse.Namespace) -> None:
     options = BuildOptions(
         target=args.target,
         dtype=args.dtype,
+        activations=args.activations,
         primary_dialect=args.primary_dialect,
         threads=args.threads,
         opt_level=args.opt_level,

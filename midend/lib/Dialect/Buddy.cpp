@@ -288,6 +288,22 @@ LogicalResult QuantizedMatmulOp::verify() {
   return verifyShape(*this, getOutput(), "output", {m, packing.getN()});
 }
 
+void DequantizedMatmulOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  getBufferEffects(*this, effects);
+}
+
+LogicalResult DequantizedMatmulOp::verify() {
+  if (failed(verifyDestinations(*this)))
+    return failure();
+  PackingAttr packing = getPacking();
+  int64_t m = cast<ShapedType>(getRows().getType()).getDimSize(0);
+  if (failed(verifyShape(*this, getRows(), "rows", {m, packing.getK()})) ||
+      failed(verifyShape(*this, getWeight(), "weight", packing.storedShape())))
+    return failure();
+  return verifyShape(*this, getOutput(), "output", {m, packing.getN()});
+}
+
 void QuantizedElementOp::getEffects(
     SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
   if (isa<MemRefType>(getWeight().getType()))

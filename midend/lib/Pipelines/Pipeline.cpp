@@ -54,7 +54,7 @@ static void cleanUp(OpPassManager &manager) {
 }
 
 /// On tensors: whole ops become loops of work worth fusing.
-static void buildGraphPhase(OpPassManager &manager) {
+static void buildGraphPhase(OpPassManager &manager, Activations activations) {
   auto functions = [&]() -> OpPassManager & {
     return manager.nest<func::FuncOp>();
   };
@@ -76,7 +76,9 @@ static void buildGraphPhase(OpPassManager &manager) {
   cleanUp(manager);
   // Where products stand with their final operands; rows that several products
   // share are quantised once.
-  manager.addPass(createPackWeights());
+  PackWeightsOptions packing;
+  packing.activations = activations;
+  manager.addPass(createPackWeights(packing));
   cleanUp(manager);
   functions().addPass(createChooseSchedule());
 }
@@ -96,8 +98,8 @@ static void buildKernelPhase(OpPassManager &manager) {
   manager.addPass(createVerifyNoCopies());
   // Makes contractions and loops for the two that follow.
   functions().addPass(createLowerAttention());
-  functions().addPass(createLowerContractions());
   functions().addPass(createLowerQuantized());
+  functions().addPass(createLowerContractions());
   functions().addPass(createFuseRows());
   functions().addPass(createLowerLoops());
   cleanUp(manager);
@@ -244,7 +246,8 @@ void buddy::buildPipeline(OpPassManager &manager,
           std::make_unique<DumpPhase>(options.dumpDirectory, phase));
   };
   run(Phase::Import, [](OpPassManager &m) { m.addPass(createVerifyImport()); });
-  run(Phase::Graph, buildGraphPhase);
+  run(Phase::Graph,
+      [&](OpPassManager &m) { buildGraphPhase(m, options.activations); });
   run(Phase::Kernel, buildKernelPhase);
   run(Phase::LLVM, buildLLVMPhase);
 }
@@ -269,10 +272,15 @@ buddy::parsePipelineOptions(llvm::StringRef text) {
         return error("unknown phase '" + value +
                      "'; phases: import, graph, kernel, llvm");
       (key == "stop-after" ? options.stopAfter : options.startFrom) = *phase;
+    } else if (key == "activations") {
+      if (value != "int8" && value != "f32")
+        return error("unknown activations '" + value + "'; int8 or f32");
+      options.activations =
+          value == "f32" ? Activations::F32 : Activations::Int8;
     } else {
       return error("unknown pipeline option '" + key +
                    "'; options: target, stop-after, start-from, "
-                   "dump-phases-to");
+                   "dump-phases-to, activations");
     }
   }
   if (options.startFrom > options.stopAfter)
@@ -311,6 +319,10 @@ struct CommandLineOptions : PassPipelineOptions<CommandLineOptions> {
       *this, "dump-phases-to",
       llvm::cl::desc("Directory for the module after each phase"),
       llvm::cl::init("")};
+  Option<std::string> activations{
+      *this, "activations",
+      llvm::cl::desc("Rows that meet quantised weights: int8 or f32"),
+      llvm::cl::init("int8")};
 };
 } // namespace
 
@@ -321,7 +333,8 @@ void buddy::registerBuddyPipeline() {
         "Imported module to LLVM dialect: phases import, graph, kernel, llvm",
         [](OpPassManager &manager, const CommandLineOptions &command) {
           std::string text = "start-from=" + command.startFrom +
-                             " stop-after=" + command.stopAfter;
+                             " stop-after=" + command.stopAfter +
+                             " activations=" + command.activations;
           auto parsed = parsePipelineOptions(text);
           if (!parsed) {
             // The registration's callback cannot fail; a wrong phase is the

@@ -12,7 +12,9 @@
 // RUN: buddy-opt %s --buddy-pipeline="stop-after=kernel target=x86-64-v3" | buddy-opt - --buddy-pipeline="start-from=llvm target=x86-64-v3" | FileCheck %s --check-prefix=RESUMED
 // RUN: not buddy-opt %s --buddy-pipeline="target=z80" 2>&1 | FileCheck %s --check-prefix=TARGET --implicit-check-not="current operation"
 // RUN: not buddy-opt %s --buddy-pipeline="dump-phases-to=/dev/null/dumps" 2>&1 | FileCheck %s --check-prefix=DUMP --implicit-check-not="current operation"
+// RUN: not buddy-opt %s --buddy-pipeline="activations=int9" 2>&1 | FileCheck %s --check-prefix=ROWS
 
+// ROWS: error: unknown activations 'int9'; int8 or f32
 // ORDER: error: start-from=llvm comes after stop-after=graph
 // RAW: error: phase 'kernel' cannot start from a module that no phase has run on; start-from=import takes it
 // SKIPS: error: phase 'llvm' cannot start from a module after phase 'graph'; start-from=kernel takes it

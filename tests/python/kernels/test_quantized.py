@@ -63,9 +63,14 @@ def entry(name: str, n: int, k: int, form: str, element: str = "f32") -> str:
 """
 
 
-def expected(x: np.ndarray, weight: blocks.Blocks) -> tuple[np.ndarray, np.ndarray]:
-    """`x` quantised by blocks of 32, times the weight; and the sum of the terms' magnitudes."""
+def expected(
+    x: np.ndarray, weight: blocks.Blocks, activations: str = "int8"
+) -> tuple[np.ndarray, np.ndarray]:
+    """`x`, quantised by blocks of 32 or not, times the weight; the sum of the terms' magnitudes."""
     wide = weight.dequantize().astype(np.float64)
+    if activations == "f32":
+        exact = x.astype(np.float32).astype(np.float64)
+        return exact @ wide.T, np.abs(exact) @ np.abs(wide).T
     m, k = x.shape
     cut = x.reshape(m, k // 32, 32).astype(np.float32)
     most = np.abs(cut).max(-1, keepdims=True)
@@ -76,20 +81,26 @@ def expected(x: np.ndarray, weight: blocks.Blocks) -> tuple[np.ndarray, np.ndarr
     return rounded @ wide.T, np.abs(rounded) @ np.abs(wide).T
 
 
-@pytest.fixture(scope="module", params=FORMATS)
-def library(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Library, dict[str, dict]]:
-    source = "\n".join(entry(f"f_{n}_{k}", n, k, request.param) for n, k in SHAPES)
+Compiled = tuple[str, str, Library, dict[str, dict]]
+
+
+@pytest.fixture(
+    scope="module", params=[(form, rows) for form in FORMATS for rows in ("int8", "f32")],
+    ids=lambda param: "-".join(param),
+)  # fmt: skip
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    form, rows = request.param
+    source = "\n".join(entry(f"f_{n}_{k}", n, k, form) for n, k in SHAPES)
     module = _buddy.Module(source.encode())
     module.pipeline("target=native stop-after=graph")
-    folder: Path = tmp_path_factory.mktemp(request.param)
-    return request.param, Library(compile_module(source, folder)), module.packings()
+    folder: Path = tmp_path_factory.mktemp(form)
+    path = compile_module(source, folder, options=f"activations={rows}")
+    return form, rows, Library(path), module.packings()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_products_and_elements(library: tuple[str, Library, dict[str, dict]], shape) -> None:
-    form, compiled, packings = library
+def test_products_and_elements(library: Compiled, shape: tuple[int, int]) -> None:
+    form, rows, compiled, packings = library
     n, k = shape
     rng = np.random.default_rng(n * k)
     weight = blocks.quantize(rng.standard_normal((n, k)).astype(np.float32), form)
@@ -103,13 +114,13 @@ def test_products_and_elements(library: tuple[str, Library, dict[str, dict]], sh
         y, e = np.full((m, n), np.nan, np.float32), np.full(n, np.nan, np.float32)
         for threads in (1, 2):
             assert compiled.run(f"f_{n}_{k}", Context(threads), x, packed, y, e) == 0
-            want, size = expected(x, weight)
+            want, size = expected(x, weight, rows)
             assert (np.abs(y - want) <= 3e-6 * size + 1e-12).all()
             np.testing.assert_array_equal(e, dense[np.arange(n), np.arange(n) % k])
 
 
-def test_what_is_not_finite_stays_so(library: tuple[str, Library, dict[str, dict]]) -> None:
-    form, compiled, packings = library
+def test_what_is_not_finite_stays_so(library: Compiled) -> None:
+    form, _, compiled, packings = library
     rng = np.random.default_rng(1)
     weight = blocks.quantize(rng.standard_normal((33, 96)).astype(np.float32), form)
     x = rng.standard_normal((3, 96)).astype(np.float32)
@@ -121,8 +132,9 @@ def test_what_is_not_finite_stays_so(library: tuple[str, Library, dict[str, dict
     assert np.isfinite(y[2]).all()
 
 
+@pytest.mark.parametrize("rows", ["int8", "f32"])
 @pytest.mark.parametrize("element", ["f16", "f64"])
-def test_rows_of_other_floats(element: str, tmp_path: Path) -> None:
+def test_rows_of_other_floats(element: str, rows: str, tmp_path: Path) -> None:
     source = entry("f", 40, 64, "q4_1", element)
     module = _buddy.Module(source.encode())
     module.pipeline("target=native stop-after=graph")
@@ -130,9 +142,9 @@ def test_rows_of_other_floats(element: str, tmp_path: Path) -> None:
     weight = blocks.quantize(rng.standard_normal((40, 64)).astype(np.float32), "q4_1")
     packings = module.packings()
     packed = blocks.pack(weight, packings["f"])
-    compiled = Library(compile_module(source, tmp_path))
+    compiled = Library(compile_module(source, tmp_path, options=f"activations={rows}"))
     x = rng.standard_normal((5, 64)).astype(element.replace("f", "float"))
     y, e = np.empty((5, 40), np.float32), np.empty(40, np.float32)
     assert compiled.run("f", Context(1), x, packed, y, e) == 0
-    want, size = expected(x, weight)
+    want, size = expected(x, weight, rows)
     assert (np.abs(y - want) <= 3e-6 * size).all()

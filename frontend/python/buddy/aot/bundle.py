@@ -40,6 +40,7 @@ class BuildOptions:
 
     target: str = "native"
     dtype: str = "f32"
+    activations: Literal["int8", "f32"] = "int8"
     primary_dialect: Literal["linalg", "tosa"] = "linalg"
     threads: int | None = None
     opt_level: int = 3
@@ -70,12 +71,18 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
             text = compiler.text_after(
-                imported.bytecode, target, options.stop_after, options.dump_phases_to
+                imported.bytecode,
+                target,
+                options.stop_after,
+                options.dump_phases_to,
+                options.activations,
             )
         compiler.write_text(output, text)
         return
     with progress.step(f"optimise for {target.name} ({target.cpu})"):
-        compilation = compiler.Compilation(imported.bytecode, target, options.dump_phases_to)
+        compilation = compiler.Compilation(
+            imported.bytecode, target, options.dump_phases_to, options.activations
+        )
     packings = compilation.packings
     layout = weights_file.plan([_stored(spec, packings.get(spec.name)) for spec in weights])
     _check_space(output, layout.size)
@@ -107,6 +114,8 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
             )
         runtime = compiler.copy_runtime(stage / LIBRARY, target)
         record = _describe(source, build_id, target)
+        if any(packing["format"] != panels.PLAIN for packing in packings.values()):
+            record["activations"] = options.activations
         record |= {
             "runtime": runtime,
             "tokenizer": tokenizer,

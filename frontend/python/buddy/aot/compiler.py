@@ -39,10 +39,12 @@ def target_info(name: str) -> Any:
         raise BundleError(f"--target {name}: {error}") from None
 
 
-def text_after(bytecode: bytes, target: Any, phase: str, dump_to: Path | None) -> str:
+def text_after(
+    bytecode: bytes, target: Any, phase: str, dump_to: Path | None, activations: str = "int8"
+) -> str:
     """The module as MLIR text after a phase."""
     module = _module().Module(bytecode)
-    _run_phases(module, target, dump_to, f" stop-after={phase}")
+    _run_phases(module, target, dump_to, f" stop-after={phase} activations={activations}")
     return str(module.text())
 
 
@@ -50,13 +52,17 @@ class Compilation:
     """A module on its way to a library: what it wants of the weights file is known half-way.
 
     After `__init__` the module has been through the graph phase, and `packings` tells which weights
-    are to be stored how.  `finish` is given where they lie.
+    are to be stored how.  `finish` is given where they lie.  activations: "int8" or "f32", what
+    rows become where they meet quantised weights.
     """
 
-    def __init__(self, bytecode: bytes, target: Any, dump_phases_to: Path | None) -> None:
+    def __init__(
+        self, bytecode: bytes, target: Any, dump_phases_to: Path | None, activations: str
+    ) -> None:
         self._target, self._dump_to = target, dump_phases_to
         self._module = _module().Module(bytecode)
-        _run_phases(self._module, target, dump_phases_to, " stop-after=graph")
+        more = f" stop-after=graph activations={activations}"
+        _run_phases(self._module, target, dump_phases_to, more)
         self.packings: dict[str, dict[str, Any]] = self._module.packings()
 
     def finish(

@@ -1,6 +1,7 @@
 """manifest.json: what a bundle holds and how its entry points are called.
 
     {"format": 1, "name", "architecture", "context", "eos_tokens", "bos_token", "origin",
+     "activations": "int8" | "f32",               if there are quantised weights: what meets them
      "build_id",                                  as in weights.safetensors and libmodel.so
      "target": {"name", "triple", "cpu", "features": [LLVM names that the CPU must have]},
      "versions": {"buddy", "torch", "llvm"},
@@ -132,6 +133,8 @@ def table(manifest: dict[str, Any]) -> str:
         f"  target    {target['name']}: {target['triple']}, {target['cpu']}",
         f"  weights   {weights['tensors']} tensors, {weights['bytes'] / 1e6:.1f} MB",
     ]
+    if manifest.get("activations"):
+        lines.append(f"  rows      {manifest['activations']} where they meet quantised weights")
     if manifest.get("context"):
         lines.append(f"  context   {manifest['context']} tokens")
     if manifest.get("tokenizer"):

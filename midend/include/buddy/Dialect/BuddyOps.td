@@ -278,6 +278,30 @@ def Buddy_QuantizedMatmulOp : Buddy_DestinationOp<"quantized_matmul"> {
   }];
 }
 
+def Buddy_DequantizedMatmulOp : Buddy_DestinationOp<"dequantized_matmul"> {
+  let summary = "product of rows of floats and a packed quantised weight";
+  let description = [{
+    `C[m, n] = Σ_k x[m, k] w[n, k]` for a weight `[N, K]` that lies as `#buddy.packing`
+    says, whose elements are computed in f32 where they are used.
+
+    ```mlir
+    %c = buddy.dequantized_matmul {packing = #buddy.packing<…>}
+        ins(%x, %w : tensor<?x64xf32>, tensor<3x2x640xi8>) outs(%init : tensor<?x96xf32>)
+        -> tensor<?x96xf32>
+    ```
+  }];
+  let arguments = (ins F32Buffer:$rows, I8Buffer:$weight, F32Buffer:$output,
+                       Buddy_PackingAttr:$packing);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    attr-dict `ins` `(` $rows `,` $weight `:` type($rows) `,` type($weight) `)`
+    `outs` `(` $output `:` type($output) `)` (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getOutputMutable(); }
+  }];
+}
+
 def Buddy_QuantizedElementOp : Buddy_Op<"quantized_element",
     [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "one element of a packed quantised weight";

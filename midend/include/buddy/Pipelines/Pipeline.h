@@ -9,6 +9,7 @@
 #ifndef BUDDY_PIPELINES_PIPELINE_H
 #define BUDDY_PIPELINES_PIPELINE_H
 
+#include "buddy/Transforms/Activations.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <optional>
@@ -33,6 +34,8 @@ struct PipelineOptions {
   std::string target; ///< Name known to TargetInfo; empty: as in the module.
   Phase startFrom = Phase::Import; ///< First phase to run.
   Phase stopAfter = Phase::LLVM;   ///< Last phase to run.
+  /// What rows become where they meet quantised weights.
+  Activations activations = Activations::Int8;
   std::string dumpDirectory; ///< Writes NN-phase.mlir after each phase, if set.
 };
 

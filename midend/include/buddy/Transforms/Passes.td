@@ -119,7 +119,8 @@ def PackWeights : Pass<"buddy-pack-weights", "::mlir::ModuleOp"> {
     values are, block by block) that is used by products of rows `[.., k]` with it,
     `[n, k]`, and by element reads (an embedding) only, in the entry and in the layers
     that it is passed to, becomes bytes in panels with the attribute `buddy.packing`.
-    The products become `buddy.quantized_matmul` of rows quantised to int8, the reads
+    The products become `buddy.quantized_matmul` of rows quantised to int8, or with
+    `activations=f32` `buddy.dequantized_matmul` of rows as they are, the reads
     `buddy.quantized_element`. Weights that one layer function takes in turn are packed
     alike or not at all. The shape of the argument changes; its offset in the weights
     file is for the writer of the file to set anew.
@@ -148,6 +149,14 @@ def PackWeights : Pass<"buddy-pack-weights", "::mlir::ModuleOp"> {
       %y = buddy.quantized_matmul {packing = …} ins(%q, %d, %s, %w : …) …
     ```
   }];
+  let options = [
+    Option<"activations", "activations", "::buddy::Activations",
+           /*default=*/"::buddy::Activations::Int8",
+           "What rows become where they meet quantised weights",
+           [{::llvm::cl::values(
+             clEnumValN(::buddy::Activations::Int8, "int8", "blocks of int8"),
+             clEnumValN(::buddy::Activations::F32, "f32", "f32; weights are dequantised"))}]>,
+  ];
   let dependentDialects = ["::buddy::BuddyDialect", "::mlir::affine::AffineDialect",
                            "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
@@ -302,7 +311,7 @@ def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
     }}}
     ```
   }];
-  let dependentDialects = [
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", 
     "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
     "::mlir::math::MathDialect", "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect"];

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../IndexBuilder.h"
+#include "QuantizedEmitter.h"
 #include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Parallel.h"
 #include "buddy/Transforms/Passes.h"
@@ -30,68 +30,12 @@ using Values = SmallVector<Value>;
 static constexpr double kLargest = 127;
 
 namespace {
-/// What the three lowerings share.
-class Emitter : protected IndexBuilder {
-protected:
-  Emitter(Operation *op, const TargetInfo &target)
-      : IndexBuilder(op), target(target) {}
-
-  Value size(Value memref, int64_t dim) {
-    return b.createOrFold<memref::DimOp>(memref, dim);
-  }
-  Value integer(int64_t value, Type type) {
-    return arith::ConstantOp::create(b, integerAttr(value, type));
-  }
-  TypedAttr integerAttr(int64_t value, Type type) {
-    auto element = b.getIntegerAttr(getElementTypeOrSelf(type), value);
-    if (auto vector = dyn_cast<VectorType>(type))
-      return DenseElementsAttr::get(vector, element);
-    return element;
-  }
-  Value real(double value, Type type) {
-    auto element = b.getFloatAttr(getElementTypeOrSelf(type), value);
-    if (auto vector = dyn_cast<VectorType>(type))
-      return arith::ConstantOp::create(b,
-                                       DenseElementsAttr::get(vector, element));
-    return arith::ConstantOp::create(b, element);
-  }
-  Value broadcast(Value scalar, int64_t lanes) {
-    return vector::BroadcastOp::create(
-        b, VectorType::get({lanes}, scalar.getType()), scalar);
-  }
-  Values loop(Value lower, Value upper, int64_t step, ValueRange init,
-              llvm::function_ref<Values(Value, ValueRange)> body) {
-    auto loop = scf::ForOp::create(
-        b, lower, upper, constant(step), init,
-        [&](OpBuilder &, Location, Value iv, ValueRange carried) {
-          scf::YieldOp::create(b, body(iv, carried));
-        });
-    return llvm::to_vector(ValueRange(loop.getResults()));
-  }
-  /// Bytes of a memref from `at` on, as a vector of another element type.
-  Value loadBytes(Value memref, ValueRange at, int64_t lanes, Type element) {
-    int64_t bytes = lanes * element.getIntOrFloatBitWidth() / 8;
-    Value raw = vector::LoadOp::create(
-        b, VectorType::get({bytes}, b.getI8Type()), memref, at);
-    return vector::BitCastOp::create(b, VectorType::get({lanes}, element), raw);
-  }
-  Value widen(Value value) {
-    Type f32 = b.getF32Type();
-    if (auto vector = dyn_cast<VectorType>(value.getType()))
-      f32 = vector.clone(f32);
-    return value.getType() == f32 ? value
-                                  : arith::ExtFOp::create(b, f32, value);
-  }
-
-  const TargetInfo &target;
-};
-
 //===-- Rows --------------------------------------------------------------===//
 
-class QuantizeEmitter : Emitter {
+class QuantizeEmitter : QuantizedEmitter {
 public:
   QuantizeEmitter(QuantizeOp op, const TargetInfo &target)
-      : Emitter(op, target), op(op) {
+      : QuantizedEmitter(op, target), op(op) {
     block = cast<ShapedType>(op.getElements().getType()).getDimSize(2);
     lanes = 1;
     // Vectors of a fixed length that divides the block.
@@ -170,11 +114,11 @@ private:
 
 //===-- Products ----------------------------------------------------------===//
 
-class QuantizedMatmulEmitter : Emitter {
+class QuantizedMatmulEmitter : QuantizedEmitter {
 public:
   QuantizedMatmulEmitter(QuantizedMatmulOp op, ScheduleAttr schedule,
                          const TargetInfo &target)
-      : Emitter(op, target), op(op), schedule(schedule),
+      : QuantizedEmitter(op, target), op(op), schedule(schedule),
         packing(op.getPacking()) {
     vl = schedule.getVl();
     // A panel is whole vectors; shorter ones serve an odd panel.
@@ -375,10 +319,10 @@ private:
 
 //===-- Elements ----------------------------------------------------------===//
 
-class QuantizedElementEmitter : Emitter {
+class QuantizedElementEmitter : QuantizedEmitter {
 public:
   QuantizedElementEmitter(QuantizedElementOp op, const TargetInfo &target)
-      : Emitter(op, target), op(op), packing(op.getPacking()) {}
+      : QuantizedEmitter(op, target), op(op), packing(op.getPacking()) {}
 
   void emit() {
     auto divide = [&](Value value, int64_t by) -> std::pair<Value, Value> {
@@ -436,7 +380,8 @@ struct LowerQuantized : buddy::impl::LowerQuantizedBase<LowerQuantized> {
     func::FuncOp function = getOperation();
     SmallVector<Operation *> ops;
     function.walk([&](Operation *op) {
-      if (isa<QuantizeOp, QuantizedMatmulOp, QuantizedElementOp>(op) &&
+      if (isa<QuantizeOp, QuantizedMatmulOp, DequantizedMatmulOp,
+              QuantizedElementOp>(op) &&
           isa<MemRefType>(op->getOperand(0).getType()))
         ops.push_back(op);
     });
@@ -450,6 +395,8 @@ struct LowerQuantized : buddy::impl::LowerQuantizedBase<LowerQuantized> {
         QuantizeEmitter(quantize, *target).emit();
       else if (auto element = dyn_cast<QuantizedElementOp>(op))
         QuantizedElementEmitter(element, *target).emit();
+      else if (auto matmul = dyn_cast<DequantizedMatmulOp>(op))
+        emitDequantizedMatmul(matmul, *target);
       else if (auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttr))
         QuantizedMatmulEmitter(cast<QuantizedMatmulOp>(op), schedule, *target)
             .emit();

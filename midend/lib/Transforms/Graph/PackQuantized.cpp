@@ -92,12 +92,41 @@ bool buddy::isQuantizableUse(OpOperand &use) {
   return matchRowProduct(use).has_value();
 }
 
+static Value convert(OpBuilder &b, Location loc, Value v, Type to) {
+  if (v.getType() == to)
+    return v;
+  if (v.getType().getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, to, v);
+  return arith::TruncFOp::create(b, loc, to, v);
+}
+
+/// The tensor with elements of another float type.
+static Value castRows(RewriterBase &rewriter, Location loc, Value rows,
+                      Type element) {
+  auto type = cast<RankedTensorType>(rows.getType());
+  if (type.getElementType() == element)
+    return rows;
+  Value empty = tensor::EmptyOp::create(
+      rewriter, loc, tensor::getMixedSizes(rewriter, loc, rows), element);
+  AffineMap map = rewriter.getMultiDimIdentityMap(type.getRank());
+  return linalg::GenericOp::create(
+             rewriter, loc, empty.getType(), rows, empty,
+             SmallVector<AffineMap>(2, map),
+             SmallVector<utils::IteratorType>(type.getRank(),
+                                              utils::IteratorType::parallel),
+             [&](OpBuilder &b, Location loc, ValueRange args) {
+               linalg::YieldOp::create(b, loc,
+                                       convert(b, loc, args[0], element));
+             })
+      .getResult(0);
+}
+
 // What the output held before is added.
 void buddy::packQuantizedUse(RewriterBase &rewriter, OpOperand &use,
-                             PackingAttr packing, const TargetInfo &target) {
+                             PackingAttr packing, bool quantizesRows,
+                             const TargetInfo &target) {
   RowProduct product = *matchRowProduct(use);
   Value weight = use.get();
-  ScheduleAttr schedule = quantizedSchedule(packing, target);
   linalg::LinalgOp op = product.op;
   Location loc = op.getLoc();
   rewriter.setInsertionPoint(op);
@@ -120,25 +149,36 @@ void buddy::packQuantizedUse(RewriterBase &rewriter, OpOperand &use,
   auto empty = [&](ArrayRef<OpFoldResult> sizes, Type type) -> Value {
     return tensor::EmptyOp::create(rewriter, loc, sizes, type);
   };
-  OpFoldResult blocks = rewriter.getIndexAttr(packing.blocks());
-  Value elements = empty({m, blocks, rewriter.getIndexAttr(packing.getBlock())},
-                         rewriter.getI8Type());
-  Value scales = empty({m, blocks}, f32);
-  Value sums = empty({m, blocks}, rewriter.getI32Type());
-  auto quantized = QuantizeOp::create(
-      rewriter, loc,
-      TypeRange{elements.getType(), scales.getType(), sums.getType()}, rows,
-      elements, scales, sums);
+  auto keepPath = [&](Operation *made) {
+    if (Attribute path = op->getAttr(kModuleAttr))
+      made->setAttr(kModuleAttr, path);
+  };
   Value output = empty({m, rewriter.getIndexAttr(packing.getN())}, f32);
-  auto matmul = QuantizedMatmulOp::create(
-      rewriter, loc, TypeRange{output.getType()}, quantized.getResult(0),
-      quantized.getResult(1), quantized.getResult(2), weight, output, packing);
-  matmul->setAttr(kScheduleAttr, schedule);
-  if (Attribute path = op->getAttr(kModuleAttr)) {
-    quantized->setAttr(kModuleAttr, path);
-    matmul->setAttr(kModuleAttr, path);
+  Operation *matmul;
+  if (quantizesRows) {
+    OpFoldResult blocks = rewriter.getIndexAttr(packing.blocks());
+    Value elements =
+        empty({m, blocks, rewriter.getIndexAttr(packing.getBlock())},
+              rewriter.getI8Type());
+    Value scales = empty({m, blocks}, f32);
+    Value sums = empty({m, blocks}, rewriter.getI32Type());
+    auto quantized = QuantizeOp::create(
+        rewriter, loc,
+        TypeRange{elements.getType(), scales.getType(), sums.getType()}, rows,
+        elements, scales, sums);
+    keepPath(quantized);
+    matmul = QuantizedMatmulOp::create(
+        rewriter, loc, TypeRange{output.getType()}, quantized.getResult(0),
+        quantized.getResult(1), quantized.getResult(2), weight, output,
+        packing);
+    matmul->setAttr(kScheduleAttr, quantizedSchedule(packing, target));
+  } else {
+    matmul = DequantizedMatmulOp::create(
+        rewriter, loc, TypeRange{output.getType()},
+        castRows(rewriter, loc, rows, f32), weight, output, packing);
   }
-  Value result = matmul.getResult(0);
+  keepPath(matmul);
+  Value result = matmul->getResult(0);
   auto type = cast<RankedTensorType>(init.getType());
   auto wide = RankedTensorType::get(type.getShape(), f32);
   if (rank > 2)
@@ -157,13 +197,6 @@ void buddy::packQuantizedUse(RewriterBase &rewriter, OpOperand &use,
       inputs.push_back(init);
     Value destination = empty(tensor::getMixedSizes(rewriter, loc, init),
                               type.getElementType());
-    auto convert = [](OpBuilder &b, Location loc, Value v, Type to) -> Value {
-      if (v.getType() == to)
-        return v;
-      if (v.getType().getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
-        return arith::ExtFOp::create(b, loc, to, v);
-      return arith::TruncFOp::create(b, loc, to, v);
-    };
     result = linalg::GenericOp::create(
                  rewriter, loc, type, inputs, destination,
                  SmallVector<AffineMap>(inputs.size() + 1, map),

@@ -43,6 +43,8 @@ struct Uses {
 };
 
 struct PackWeights : buddy::impl::PackWeightsBase<PackWeights> {
+  using PackWeightsBase::PackWeightsBase;
+
   struct Root {
     StringRef format;
     MemRefType type;
@@ -129,7 +131,8 @@ struct PackWeights : buddy::impl::PackWeightsBase<PackWeights> {
     auto panels = dyn_cast<PanelsAttr>(attribute);
     for (OpOperand &use : llvm::make_early_inc_range(value.getUses())) {
       if (isa<linalg::LinalgOp>(use.getOwner())) {
-        quantized ? packQuantizedUse(rewriter, use, quantized, target)
+        quantized ? packQuantizedUse(rewriter, use, quantized,
+                                     activations == Activations::Int8, target)
                   : packPanelUse(rewriter, use, panels);
         continue;
       }

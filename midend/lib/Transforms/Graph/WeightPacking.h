@@ -25,9 +25,11 @@ PackingAttr chooseQuantized(mlir::MLIRContext *context, llvm::StringRef format,
 /// The use multiplies rows [.., k] by a weight [n, k].
 bool isQuantizableUse(mlir::OpOperand &use);
 
-/// Rewrites such a use to rows quantised to int8 and the packed weight.
+/// Rewrites such a use to a product with the packed weight, of rows quantised
+/// to int8 or as f32.
 void packQuantizedUse(mlir::RewriterBase &rewriter, mlir::OpOperand &use,
-                      PackingAttr packing, const TargetInfo &target);
+                      PackingAttr packing, bool quantizesRows,
+                      const TargetInfo &target);
 
 /// Element [n, k] of the packed weight that `extract` reads.
 mlir::Value extractQuantized(mlir::RewriterBase &rewriter,

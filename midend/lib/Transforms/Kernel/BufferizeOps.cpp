@@ -81,6 +81,8 @@ void buddy::registerBufferizationModels(DialectRegistry &registry) {
     QuantizeOp::attachInterface<DestinationModel<QuantizeOp>>(*context);
     QuantizedMatmulOp::attachInterface<DestinationModel<QuantizedMatmulOp>>(
         *context);
+    DequantizedMatmulOp::attachInterface<DestinationModel<DequantizedMatmulOp>>(
+        *context);
     QuantizedElementOp::attachInterface<QuantizedElementModel>(*context);
   });
 }

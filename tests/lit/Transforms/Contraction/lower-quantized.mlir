@@ -22,6 +22,22 @@ module attributes {buddy.target = #buddy.target<name = "x86-64-v4", triple = "x8
     return
   }
 
+  // Blocks of a panel are dequantised for a contraction with it; the reduction is no multiple of
+  // the blocks taken at once, or it is.
+  // CHECK-LABEL: func.func @floats
+  // CHECK: omp.parallel
+  // CHECK: %[[PANEL:.*]] = memref.alloc() {{.*}} : memref<1x64x32xf32>
+  // CHECK: linalg.fill
+  // CHECK: arith.sitofp %{{.*}} : vector<16xi32> to vector<16xf32>
+  // CHECK: vector.fma
+  // CHECK: vector.store %{{.*}}, %[[PANEL]]
+  // CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[PANEL]] : memref<?x64xf32, {{.*}}>, memref<1x64x32xf32>)
+  // CHECK-SAME: buddy.schedule
+  func.func @floats(%x: memref<?x64xf32>, %w: memref<2x2x640xi8>, %c: memref<?x40xf32>) {
+    buddy.dequantized_matmul {packing = #packing} ins(%x, %w : memref<?x64xf32>, memref<2x2x640xi8>) outs(%c : memref<?x40xf32>)
+    return
+  }
+
   // CHECK-LABEL: func.func @rows
   // CHECK: math.absf %{{.*}} : vector<16xf32>
   // CHECK: vector.reduction <maximumf>

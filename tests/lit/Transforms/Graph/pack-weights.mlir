@@ -1,5 +1,6 @@
 // RUN: buddy-opt %s --buddy-set-target=target=x86-64-v4 --buddy-pack-weights --canonicalize --cse | FileCheck %s
 // RUN: buddy-opt %s --buddy-set-target=target=rv64gcv --buddy-pack-weights | FileCheck %s --check-prefix=RVV
+// RUN: buddy-opt %s --buddy-set-target=target=x86-64-v4 --buddy-pack-weights=activations=f32 --canonicalize --cse | FileCheck %s --check-prefix=F32
 
 #a = affine_map<(m, n, k) -> (m, k)>
 #b = affine_map<(m, n, k) -> (n, k)>
@@ -17,6 +18,11 @@
 // CHECK-NOT: buddy.quantize
 // CHECK: buddy.quantized_matmul {{.*}} ins(%[[Q]]#0, %[[Q]]#1, %[[Q]]#2
 // CHECK-NOT: linalg.contract
+// F32-LABEL: func.func @used_well
+// F32: buddy.quantized_element
+// F32-NOT: buddy.quantize
+// F32: buddy.dequantized_matmul {packing = {{.*}}"q4_1"{{.*}}} ins(%[[ROWS:.*]], %{{.*}} : tensor<?x64xf32>, tensor<3x2x640xi8>)
+// F32: buddy.dequantized_matmul {packing = {{.*}}"q8_0"{{.*}}} ins(%[[ROWS]], %{{.*}} : tensor<?x64xf32>, tensor<2x2x1088xi8>)
 // RVV-LABEL: func.func @used_well
 // RVV-SAME: panel = 16, {{.*}}scale_bits = 32
 func.func @used_well(%x: memref<?x64xf32> {buddy.kind = "input"},
