@@ -4,6 +4,7 @@
 #define BUDDY_TRANSFORMS_PASSES_H
 
 #include "buddy/Dialect/Buddy.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
