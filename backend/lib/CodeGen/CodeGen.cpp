@@ -79,6 +79,10 @@ buddy::createTargetMachine(const TargetInfo &info, unsigned optLevel) {
     return makeError(error);
   if (Error unknown = checkCpu(*target, triple, info))
     return std::move(unknown);
+  // Without any optimisation LLVM 22 assigns no registers to tiles that loops
+  // carry, and crashes.
+  if (info.hasBFloat16Tiles() || info.hasByteTiles())
+    optLevel = std::max(optLevel, 1u);
   TargetOptions options;
   options.MCOptions.ABIName = info.abi;
   std::unique_ptr<TargetMachine> machine(target->createTargetMachine(

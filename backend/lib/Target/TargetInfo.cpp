@@ -150,8 +150,16 @@ llvm::Expected<TargetInfo> buddy::getTargetInfo(llvm::StringRef name) {
     return x86Target(name, name, 256, 16);
   if (name == "x86-64-v4")
     return x86Target(name, name, 512, 32);
-  if (name == "sapphirerapids" || name == "znver4")
+  if (name == "znver4")
     return x86Target(name, name, 512, 32, "+avx512bf16,+avx512vnni");
+  if (name == "sapphirerapids") {
+    TargetInfo t = x86Target(name, name, 512, 32,
+                             "+avx512bf16,+avx512fp16,+avx512vnni,+amx-tile,"
+                             "+amx-bf16,+amx-int8");
+    // A core's own, and what the cores of the smallest parts share.
+    t.l1Bytes = 48 << 10, t.l2Bytes = 2 << 20, t.l3Bytes = 30 << 20;
+    return t;
+  }
   if (name == "rv64gcv")
     return rv64gcv();
   return llvm::createStringError(

@@ -34,7 +34,7 @@ LogicalResult
 ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                      int64_t mr, int64_t nr, int64_t vl, bool scalable,
                      int64_t mc, int64_t kc, int64_t ku, int64_t dotM,
-                     int64_t packM, bool pairs) {
+                     int64_t packM, bool pairs, int64_t tileM) {
   if (mr < 1 || nr < 1 || ku < 1 || mr * nr * ku > 1024)
     return emitError() << "schedule needs mr, nr and ku of at least 1 and a "
                           "product of at most 1024";
@@ -51,6 +51,10 @@ ScheduleAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                           "kc a multiple of 2 * vl for pairs";
   if (dotM < 0 || packM < 0)
     return emitError() << "schedule needs dot_m and pack_m of at least 0";
+  if (tileM < 0 ||
+      (tileM > 0 && (scalable || vl != 16 || kc % 32 != 0 || mc % 32 != 0)))
+    return emitError() << "schedule needs vl of 16, not scalable, kc and mc "
+                          "multiples of 32 for tile_m";
   // Buffers of a panel, of its rows of A and of its results are on the stack.
   if ((kc + mc) * nr * vl + mr * kc > (1 << 18))
     return emitError() << "schedule needs (kc + mc) * nr * vl + mr * kc of at "

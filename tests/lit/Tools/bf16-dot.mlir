@@ -4,8 +4,6 @@
 
 // RUN: buddy-opt %s --buddy-pipeline="target=znver4" -o %t.pairs.mlir
 // RUN: buddy-llc %t.pairs.mlir -filetype=asm | FileCheck %s --check-prefix=PAIRS --implicit-check-not=__truncsfbf2
-// RUN: buddy-opt %s --buddy-pipeline="target=sapphirerapids" -o %t.pairs.mlir
-// RUN: buddy-llc %t.pairs.mlir -filetype=asm | FileCheck %s --check-prefix=PAIRS --implicit-check-not=__truncsfbf2
 // RUN: buddy-opt %s --buddy-pipeline="target=x86-64-v4" -o %t.wide.mlir
 // RUN: buddy-llc %t.wide.mlir -filetype=asm | FileCheck %s --check-prefix=WIDE --implicit-check-not=vdpbf16ps --implicit-check-not=__truncsfbf2
 

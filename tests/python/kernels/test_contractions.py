@@ -181,26 +181,33 @@ def descriptor(tensor: torch.Tensor) -> ctypes.Structure:
 _EMPTY = ctypes.create_string_buffer(64)
 
 
+def run(tool: str, *arguments: str | Path) -> None:
+    result = subprocess.run([BUILD / "bin" / tool, *arguments], capture_output=True, text=True)
+    assert result.returncode == 0, f"{tool}: {result.stderr[:2000]}"
+
+
 class Library:
     """The cases compiled to one shared library."""
+
+    flags: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, cases: Sequence[Case]) -> None:
         self.cases = cases
         source, lowered = directory / "cases.mlir", directory / "lowered.mlir"
         source.write_text("\n".join(case.mlir(f"case{i}") for i, case in enumerate(cases)))
         library = directory / "cases.so"
-        for command in (
-            [BUILD / "bin" / "buddy-opt", "--buddy-pipeline", source, "-o", lowered],
-            [BUILD / "bin" / "buddy-llc", lowered, "--shared", "-o", library],
-        ):
-            result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-            assert result.returncode == 0, f"{command[0]}: {result.stderr[:2000]}"
+        self.lower(source, lowered)
+        run("buddy-llc", lowered, "--shared", *self.flags, "-o", library)
         self.library = ctypes.CDLL(str(library))
         self.packings: dict[str, dict] = {}
         if any(case.packed for case in cases):
             module = pytest.importorskip("_buddy").Module(source.read_bytes())
             module.pipeline("stop-after=graph")
             self.packings = module.packings()
+
+    def lower(self, source: Path, output: Path) -> None:
+        """Imported module to LLVM dialect."""
+        run("buddy-opt", "--buddy-pipeline", source, "-o", output)
 
     def call(self, index: int, tensors: Sequence[torch.Tensor], threads: int) -> None:
         context = ctypes.create_string_buffer(CONTEXT_SIZE + 64)

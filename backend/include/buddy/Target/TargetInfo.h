@@ -54,6 +54,15 @@ struct TargetInfo {
   /// One instruction adds products of bf16 pairs to vectors of f32 (x86's
   /// vdpbf16ps).
   bool hasBFloat16Dot() const { return hasFeature("avx512bf16"); }
+  /// Matrix tiles multiply bf16: 16 rows of 16 pairs by 16 pairs of 16 columns,
+  /// added to 16 x 16 sums in f32, in eight tile registers (x86's AMX).
+  bool hasBFloat16Tiles() const {
+    return hasFeature("amx-tile") && hasFeature("amx-bf16");
+  }
+  /// The same tiles multiply bytes, four in the place of a pair, in i32.
+  bool hasByteTiles() const {
+    return hasFeature("amx-tile") && hasFeature("amx-int8");
+  }
   /// Vectors of f16 can be made, selected and converted. Those of fixed length
   /// always can, if need be an element at a time; a scalable vector cannot be
   /// split so. (bf16 is integers when LLVM sees it.)

@@ -377,6 +377,10 @@ def Buddy_ScheduleAttr : Buddy_Attr<"Schedule", "schedule"> {
     the number of rows from which a panel is packed though it is contiguous. `pairs` (false
     if it is not there) multiplies bf16 elements of the reduction two at a time by the
     target's dot product of pairs; `vl` is then that of f32 and `kc` a multiple of 2·`vl`.
+    `tile_m` (0, which is never, if it is not there) is the number of rows from which these
+    pairs are multiplied by matrix tiles (x86's AMX, register tiles of 32 rows and columns),
+    where the first operand is contiguous along the reduction, or 16 rows of a quantised
+    product's bytes by byte tiles; `vl` is then 16, `kc` and `mc` are multiples of 32.
 
     ```mlir
     linalg.contract … {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16,
@@ -385,7 +389,8 @@ def Buddy_ScheduleAttr : Buddy_Attr<"Schedule", "schedule"> {
   }];
   let parameters = (ins "int64_t":$mr, "int64_t":$nr, "int64_t":$vl, "bool":$scalable,
                         "int64_t":$mc, "int64_t":$kc, "int64_t":$ku, "int64_t":$dot_m,
-                        "int64_t":$pack_m, DefaultValuedParameter<"bool", "false">:$pairs);
+                        "int64_t":$pack_m, DefaultValuedParameter<"bool", "false">:$pairs,
+                        DefaultValuedParameter<"int64_t", "0">:$tile_m);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -5,6 +5,7 @@
 
 #include "buddy/Dialect/Buddy.h"
 #include "buddy/Transforms/Activations.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"

@@ -270,7 +270,8 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
     decide which dimensions are rows, columns, reduction and batch; edges are handled by
     smaller tiles and masks, so that any size, static or dynamic, 0 included, is right.
     Sums of f16 and bf16 are kept in f32 and rounded once; bf16 goes by pairs into dot
-    product instructions if the schedule has `pairs`; a fill with zero right before
+    product instructions if the schedule has `pairs`, or into matrix tiles from `tile_m`
+    rows on; a fill with zero right before
     the op is replaced by sums that start from zero. An element-wise op that alone reads
     the result is applied to each task's part of it inside the loops, if it can be moved
     there: no input of the contraction is written in between, its output is none of them, and
@@ -289,9 +290,28 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
     ```
   }];
   let dependentDialects = [
-    "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
-    "::mlir::affine::AffineDialect", "::mlir::x86vector::X86VectorDialect"];
+    "::buddy::BuddyDialect", "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect", "::mlir::affine::AffineDialect",
+    "::mlir::x86vector::X86VectorDialect"];
+}
+
+def EmulateAMX : Pass<"buddy-emulate-amx", "::mlir::func::FuncOp"> {
+  let summary = "run AMX code where the CPU has none, for tests";
+  let description = [{
+    Tiles become vectors of the same shape, their loads and stores those of rows, and a
+    product of tiles scalar loops over buffers of the thread. It goes between the phases
+    `kernel` and `llvm`, and is no part of the pipeline.
+
+    ```mlir
+    %s = amx.tile_mulf %a, %b, %c
+      : !amx.tile<16x32xbf16>, !amx.tile<16x32xbf16>, !amx.tile<16x16xf32>
+    // becomes
+    scf.for %m … { scf.for %p … { scf.for %n … { … arith.addf … } } }
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
@@ -300,7 +320,8 @@ def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
     `buddy.quantize`, `buddy.quantized_matmul` and `buddy.quantized_element` on buffers
     become loops. A product is parallel over panels of the weight and blocks of rows; a
     tile of `mr` rows sums the bytes of a block in i32 vectors (by the byte dot product
-    where the target has one) and blocks in f32 vectors. Each byte of the weight is
+    where the target has one, or 16 rows by matrix tiles from the schedule's `tile_m` rows
+    on) and blocks in f32 vectors. Each byte of the weight is
     loaded once a row tile, and a panel is one stream.
 
     ```mlir
@@ -311,8 +332,9 @@ def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
     }}}
     ```
   }];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect", 
-    "::buddy::BuddyDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+  let dependentDialects = [
+    "::buddy::BuddyDialect", "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect",
     "::mlir::math::MathDialect", "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect"];
 }
@@ -401,7 +423,7 @@ def ExpandBFloat16 : Pass<"buddy-expand-bf16", "::mlir::ModuleOp"> {
     stays one); loads, stores, selects and constants move integers. From and to f64 by
     way of f32. What computes in bf16 is an error: `arith-emulate-unsupported-floats`
     and `math-extend-to-supported-types` go first. `x86vector.avx512.dot`, which is an
-    instruction, keeps bf16 operands, made from the integers.
+    instruction, keeps bf16 operands, made from the integers; AMX tiles keep theirs.
 
     ```mlir
     %0 = vector.load %m[%i] : memref<?xbf16>, vector<8xbf16>

@@ -16,6 +16,12 @@
 // even, whatever the mode is; so does PyTorch's bf16, which uses it too.
 // Elsewhere bf16 is converted to f32 and runs at its rate.
 //
+// Where there are matrix tiles they multiply bf16, by reckoning, not by
+// measurement: for r rows of 32 columns and 32 elements of the reduction, 32 *
+// r dot products of pairs take at least 16 * r cycles, two products of tiles
+// 32 however few the rows, to which copying rows and packing B come. A task has
+// more rows then, since packing a panel costs about what 128 rows of it do.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Contraction.h"
@@ -68,12 +74,15 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
   int64_t kc = llvm::bit_floor<uint64_t>(target.l1Bytes * 8 /
                                          (width * (pairs ? 16 : bits)));
   kc = std::clamp<int64_t>(kc, 64, 512);
-  int64_t mc = mr * 16;
+  // The generator reads rows of A as tiles where they lie.
+  const bool tiles = pairs && target.hasBFloat16Tiles() && vl == 16 &&
+                     c.a.isContiguousAlong(c.red);
+  int64_t mc = mr * (tiles ? 64 : 16);
   // RISC-V sums a vector by one slow instruction and has no cheap masks.
   int64_t dotM = scalable ? 0 : 8;
   int64_t packM = mr * 4;
   return ScheduleAttr::get(c.c.value.getContext(), mr, nr, vl, scalable, mc, kc,
-                           ku, dotM, packM, pairs);
+                           ku, dotM, packM, pairs, tiles ? 8 : 0);
 }
 
 std::pair<int64_t, int64_t> buddy::panelVectors(const TargetInfo &target) {

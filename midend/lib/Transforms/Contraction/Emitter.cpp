@@ -59,10 +59,22 @@ void ContractionEmitter::emit() {
   else if (c.b.isContiguousAlong(c.red))
     makeLast(c.b, c.red);
 
-  auto wide = [&] { emitOuterProduct(schedule.getMr(), schedule.getNr()); };
+  // For at least so many rows.
+  auto wide = [&](int64_t least) {
+    auto vectors = [&] {
+      emitOuterProduct(schedule.getMr(), schedule.getNr());
+    };
+    if (!mayUseTiles())
+      return vectors();
+    if (least >= schedule.getTileM())
+      return emitMatrixProduct();
+    ifElse(lessThan(rowCount, constant(schedule.getTileM())), vectors,
+           [&] { emitMatrixProduct(); });
+  };
   if (dots) {
-    ifElse(lessThan(constant(schedule.getDotM()), rowCount), wide,
-           [&] { emitDotProduct(); });
+    ifElse(
+        lessThan(constant(schedule.getDotM()), rowCount),
+        [&] { wide(schedule.getDotM() + 1); }, [&] { emitDotProduct(); });
     return;
   }
   // The accumulators that one row leaves free go to more columns, which also
@@ -71,12 +83,13 @@ void ContractionEmitter::emit() {
       schedule.getNr(), std::min<int64_t>(4, schedule.getMr() / 2));
   int64_t columns = c.sizes[c.col];
   if (schedule.getScalable() || !columnsInB)
-    return wide();
+    return wide(1);
   if (!ShapedType::isDynamic(columns))
     vectors =
         std::min<int64_t>(vectors, llvm::divideCeil(columns, schedule.getVl()));
-  ifElse(lessThan(constant(1), rowCount), wide,
-         [&] { emitOuterProduct(1, std::max<int64_t>(vectors, 1)); });
+  ifElse(
+      lessThan(constant(1), rowCount), [&] { wide(2); },
+      [&] { emitOuterProduct(1, std::max<int64_t>(vectors, 1)); });
 }
 
 Value ContractionEmitter::bothOf(Value lhs, Value rhs) {

@@ -4,6 +4,7 @@
 //   Emitter.cpp       what all share: sizes, loops, element access
 //   OuterProduct.cpp  vectors along columns, register tile of rows x vectors
 //   Packing.cpp       panels of B, rows of A and results in buffers of a thread
+//   MatrixTile.cpp    matrix tiles of bf16 instead of a register tile's vectors
 //   DotProduct.cpp    vectors along the reduction, for few rows
 //   Epilogue.cpp      an element-wise op on the results of a task
 //
@@ -121,10 +122,14 @@ private:
   /// beyond the end and zero.
   Value loadColumns(const Panel &panel, const Block &block, unsigned j, Value k,
                     bool half);
+  /// Where B in panels has column `offset` of a panel and element k of a block.
+  Values panelIndices(const Panel &panel, const Block &block, Value offset,
+                      Value k);
   /// As many elements of B in panels as `factorType` has.
   Value loadPanel(const Panel &panel, const Block &block, Value offset,
                   Value k);
-  void emitOuterProduct(int64_t rows, int64_t vectors);
+  /// `tiles`: by matrix tiles, whose rows and columns the arguments then are.
+  void emitOuterProduct(int64_t rows, int64_t vectors, bool tiles = false);
   /// A panel of so many vectors may reach beyond the last column.
   bool mayBeEdge(int64_t vectors) const;
   Panel makePanel(Value start, Value width, int64_t vectors);
@@ -149,6 +154,36 @@ private:
                  int64_t rows, ValueRange sums);
   Value scratchIndex(const Panel &panel, const Block &block, Value row,
                      Value offset);
+
+  //===-- MatrixTile.cpp --------------------------------------------------===//
+  /// The schedule asks for matrix tiles, and the operands have their form.
+  bool mayUseTiles() const;
+  /// The outer product by matrix tiles.
+  void emitMatrixProduct();
+  /// A matrix tile of A: row tile `i` at element `k` of the block.
+  using TileLoad = llvm::function_ref<Value(int64_t i, Value k)>;
+  /// All rows of a block, up to `end`, times a packed panel.
+  void emitMatrixTiles(const Panel &panel, const Block &block, Value end);
+  /// One register tile: `rowTiles` tiles of rows from `row` on, its sums in C
+  /// or in the scratch buffer. `load` takes A from where it is, `loadRest` the
+  /// rest of the reduction, with zeros.
+  void emitMatrixTile(const Panel &panel, const Block &block, Value row,
+                      Value end, int64_t rowTiles, bool inC, TileLoad load,
+                      TileLoad loadRest);
+  /// The reduction, or the rows, may end within a tile.
+  bool mayHaveRest() const;
+  bool mayHaveLastRows() const;
+  int64_t lastRowsPitch() const;
+  void makeTileBuffers(int64_t columnTiles);
+  /// A[row.., redStart + from..] to rows of `target`, `pitch` elements apart,
+  /// with zeros up to a whole tile.
+  void packTileRows(const Block &block, Value row, Value count, Value from,
+                    Value target, int64_t pitch);
+  /// The panel's last rows, with zeros up to a whole tile, to `restOfB`.
+  void packRestOfB(const Panel &panel, const Block &block);
+  /// Elements from one row of an operand to the next.
+  Value rowStride(const Contraction::Operand &operand);
+  Value loadTile(mlir::Type type, Value from, ValueRange at, Value stride);
 
   //===-- Packing.cpp -----------------------------------------------------===//
   Value stackBuffer(int64_t elements, mlir::Type element);
@@ -208,6 +243,8 @@ private:
   bool usesScratch = false;
   Value packedA, scratchC;          ///< Buffers of the current task.
   Value scratchStart, scratchWidth; ///< Columns that scratchC holds.
+  /// Of matrix tiles: rests of the reduction with zeros, A's last rows.
+  Value restOfA, restOfB, lastRows;
 };
 
 } // namespace buddy

@@ -1,13 +1,6 @@
-//===- LowerQuantized.cpp - products with quantised weights ---------------===//
+//===- LowerQuantized.cpp - quantised ops to vector code ------------------===//
 //
 // Enters: the dialect's quantised ops on memrefs. Leaves: loops and vector ops.
-//
-// The limit of one row is the weight's bytes, that of many rows byte products.
-// A panel of rows of the weight is one stream in memory; a register tile takes
-// each of its vectors once for all rows of x. A block's products are summed in
-// i32 and enter the f32 sums with the two scales, as in llama.cpp's dot
-// products of q4_1 and q8_1 blocks; the panel layout is that of byte dot
-// products (one 32-bit word of four columns a lane).
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +16,6 @@ namespace buddy {
 
 using namespace mlir;
 using namespace buddy;
-
-using Values = SmallVector<Value>;
 
 /// The largest magnitude of a quantised element.
 static constexpr double kLargest = 127;
@@ -112,211 +103,6 @@ private:
   int64_t block, lanes;
 };
 
-//===-- Products ----------------------------------------------------------===//
-
-class QuantizedMatmulEmitter : QuantizedEmitter {
-public:
-  QuantizedMatmulEmitter(QuantizedMatmulOp op, ScheduleAttr schedule,
-                         const TargetInfo &target)
-      : QuantizedEmitter(op, target), op(op), schedule(schedule),
-        packing(op.getPacking()) {
-    vl = schedule.getVl();
-    // A panel is whole vectors; shorter ones serve an odd panel.
-    while (packing.getPanel() % vl != 0)
-      vl /= 2;
-    vectors = packing.getPanel() / vl;
-    words = VectorType::get({vl}, b.getI32Type());
-    floats = VectorType::get({vl}, b.getF32Type());
-  }
-
-  void emit() {
-    Value rows = size(op.getElements(), 0);
-    // A byte product costs about a quarter of a float one.
-    Value work =
-        mul(rows, std::max<int64_t>(1, packing.getN() * packing.getK() / 2));
-    int64_t largest = schedule.getMr();
-    Value mc = constant(schedule.getMc());
-    createParallelLoop(
-        b, b.getLoc(), {constant(0), constant(0)},
-        {rows, constant(packing.panels())}, {mc, constant(1)}, work,
-        [&](OpBuilder &, Location, ValueRange ivs) {
-          Value start = ivs[0], end = minimum(rows, add(ivs[0], mc));
-          for (int64_t count = largest; count > 0; count /= 2) {
-            Value whole = end;
-            if (count > 1) {
-              Value left = b.createOrFold<arith::SubIOp>(end, start);
-              whole = b.createOrFold<arith::SubIOp>(
-                  end, b.createOrFold<arith::RemUIOp>(left, constant(count)));
-            }
-            loop(start, whole, count, {}, [&](Value row, ValueRange) {
-              emitTile(row, count, ivs[1]);
-              return Values();
-            });
-            start = whole;
-          }
-        });
-  }
-
-private:
-  void emitTile(Value row, int64_t rows, Value panel) {
-    Values sums(rows * vectors, real(0, floats));
-    sums = loop(constant(0), constant(packing.blocks()), 1, sums,
-                [&](Value block, ValueRange carried) {
-                  return emitBlock(row, rows, panel, block, carried);
-                });
-    Value column = mul(panel, packing.getPanel());
-    for (int64_t v = 0; v < vectors; ++v) {
-      Value first = add(column, v * vl);
-      Value mask;
-      if (packing.getN() % packing.getPanel() != 0)
-        mask = vector::CreateMaskOp::create(
-            b, VectorType::get({vl}, b.getI1Type()),
-            b.createOrFold<arith::SubIOp>(constant(packing.getN()), first));
-      for (int64_t i = 0; i < rows; ++i) {
-        Value at[] = {add(row, i), first};
-        Value sum = sums[i * vectors + v];
-        if (mask)
-          vector::MaskedStoreOp::create(b, op.getOutput(), at, mask, sum);
-        else
-          vector::StoreOp::create(b, sum, op.getOutput(), at);
-      }
-    }
-  }
-
-  Values emitBlock(Value row, int64_t rows, Value panel, Value block,
-                   ValueRange carried) {
-    Values result(carried);
-    Values products;
-    // The zero point is taken off beforehand: Σ (u - z) q = Σ u q - z Σ q.
-    for (int64_t i = 0; i < rows; ++i) {
-      Value start = integer(0, words);
-      if (packing.getZero() != 0) {
-        Value sum = memref::LoadOp::create(b, op.getSums(),
-                                           ValueRange{add(row, i), block});
-        start =
-            broadcast(arith::MulIOp::create(
-                          b, sum, integer(-packing.getZero(), sum.getType())),
-                      vl);
-      }
-      products.append(vectors, start);
-    }
-    int64_t groups = packing.getBlock() / 4;
-    int64_t loads = groups * packing.getBits() / 8;
-    for (int64_t g = 0; g < loads; ++g) {
-      Values loaded;
-      for (int64_t v = 0; v < vectors; ++v)
-        loaded.push_back(loadWeight(panel, block,
-                                    (g * packing.getPanel() + v * vl) * 4, vl,
-                                    b.getI32Type()));
-      if (packing.getBits() == 8) {
-        multiply(row, rows, block, g, loaded, products);
-        continue;
-      }
-      Values low, high;
-      Value four = integer(4, words), nibbles = integer(0x0f0f0f0f, words);
-      for (Value word : loaded) {
-        low.push_back(arith::AndIOp::create(b, word, nibbles));
-        high.push_back(arith::AndIOp::create(
-            b, arith::ShRUIOp::create(b, word, four), nibbles));
-      }
-      multiply(row, rows, block, g, low, products);
-      multiply(row, rows, block, g + loads, high, products);
-    }
-    Type scaleType = packing.getScaleBits() == 16 ? Type(b.getF16Type())
-                                                  : Type(b.getF32Type());
-    Values scales, minima;
-    int64_t perVector = vl * packing.getScaleBits() / 8;
-    for (int64_t v = 0; v < vectors; ++v) {
-      int64_t offset = packing.elementBytes() + v * perVector;
-      scales.push_back(widen(loadWeight(panel, block, offset, vl, scaleType)));
-      if (packing.getMins())
-        minima.push_back(widen(loadWeight(
-            panel, block, offset + packing.scaleBytes(), vl, scaleType)));
-    }
-    for (int64_t i = 0; i < rows; ++i) {
-      Value at[] = {add(row, i), block};
-      Value scale = memref::LoadOp::create(b, op.getScales(), at);
-      Value scaleVector = broadcast(scale, vl), sumVector;
-      if (packing.getMins()) {
-        Value sum = arith::SIToFPOp::create(
-            b, b.getF32Type(), memref::LoadOp::create(b, op.getSums(), at));
-        sumVector = broadcast(arith::MulFOp::create(b, sum, scale), vl);
-      }
-      for (int64_t v = 0; v < vectors; ++v) {
-        Value &sum = result[i * vectors + v];
-        Value product =
-            arith::SIToFPOp::create(b, floats, products[i * vectors + v]);
-        Value factor = arith::MulFOp::create(b, scales[v], scaleVector);
-        sum = vector::FMAOp::create(b, product, factor, sum);
-        if (sumVector)
-          sum = vector::FMAOp::create(b, sumVector, minima[v], sum);
-      }
-    }
-    return result;
-  }
-
-  Value loadWeight(Value panel, Value block, int64_t offset, int64_t lanes,
-                   Type type) {
-    return loadBytes(op.getWeight(), ValueRange{panel, block, constant(offset)},
-                     lanes, type);
-  }
-
-  /// products += the weight's words times the four elements of group `group`.
-  void multiply(Value row, int64_t rows, Value block, int64_t group,
-                ArrayRef<Value> weight, MutableArrayRef<Value> products) {
-    for (int64_t i = 0; i < rows; ++i) {
-      Value at[] = {add(row, i), block, constant(group * 4)};
-      std::string name = byteDotProduct();
-      if (!name.empty()) {
-        Value word = vector::ExtractOp::create(
-            b, loadBytes(op.getElements(), at, 1, b.getI32Type()), 0);
-        Value factor = asBytes(broadcast(word, vl));
-        for (int64_t v = 0; v < vectors; ++v) {
-          Value &sum = products[i * vectors + v];
-          sum = LLVM::CallIntrinsicOp::create(
-                    b, words, b.getStringAttr(name),
-                    ValueRange{sum, asBytes(weight[v]), factor})
-                    .getResult(0);
-        }
-        continue;
-      }
-      for (int64_t j = 0; j < 4; ++j) {
-        at[2] = constant(group * 4 + j);
-        Value element = memref::LoadOp::create(b, op.getElements(), at);
-        Value factor =
-            broadcast(arith::ExtSIOp::create(b, b.getI32Type(), element), vl);
-        for (int64_t v = 0; v < vectors; ++v) {
-          Value byte = arith::AndIOp::create(
-              b, arith::ShRUIOp::create(b, weight[v], integer(8 * j, words)),
-              integer(0xff, words));
-          Value &sum = products[i * vectors + v];
-          sum = arith::AddIOp::create(b, sum,
-                                      arith::MulIOp::create(b, byte, factor));
-        }
-      }
-    }
-  }
-
-  Value asBytes(Value value) {
-    return vector::BitCastOp::create(
-        b, VectorType::get({vl * 4}, b.getI8Type()), value);
-  }
-
-  /// The instruction that adds products of four unsigned and signed bytes to
-  /// each 32-bit lane; empty if the target has none of this length.
-  std::string byteDotProduct() const {
-    if ((vl != 4 && vl != 8 && vl != 16) || !target.hasByteDot(vl * 32))
-      return {};
-    return "llvm.x86.avx512.vpdpbusd." + std::to_string(vl * 32);
-  }
-
-  QuantizedMatmulOp op;
-  ScheduleAttr schedule;
-  PackingAttr packing;
-  int64_t vl, vectors;
-  VectorType words, floats;
-};
-
 //===-- Elements ----------------------------------------------------------===//
 
 class QuantizedElementEmitter : QuantizedEmitter {
@@ -398,8 +184,7 @@ struct LowerQuantized : buddy::impl::LowerQuantizedBase<LowerQuantized> {
       else if (auto matmul = dyn_cast<DequantizedMatmulOp>(op))
         emitDequantizedMatmul(matmul, *target);
       else if (auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttr))
-        QuantizedMatmulEmitter(cast<QuantizedMatmulOp>(op), schedule, *target)
-            .emit();
+        emitQuantizedMatmul(cast<QuantizedMatmulOp>(op), schedule, *target);
       else {
         op->emitError("has no ") << kScheduleAttr;
         return signalPassFailure();

@@ -60,7 +60,8 @@ ContractionEmitter::makePanel(Value start, Value width, int64_t vectors) {
   return panel;
 }
 
-void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
+void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors,
+                                          bool tiles) {
   bool scalable = schedule.getScalable();
   Value width = mul(constant(vectors), vectorLength);
   int64_t staticWidth = vectors * schedule.getVl();
@@ -76,7 +77,8 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
                     : Value();
   std::optional<int64_t> packsKnown =
       packs ? getConstantIntValue(packs) : std::nullopt;
-  bool alwaysPacks = !panels && (!direct || packsKnown.value_or(0) != 0);
+  bool alwaysPacks =
+      !panels && (tiles || !direct || packsKnown.value_or(0) != 0);
   if (scalable) {
     Value fitting =
         b.createOrFold<arith::DivUIOp>(constant(kScalableBuffer), width);
@@ -95,7 +97,7 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
   // One tile of rows uses each element of panels once: blocks of them would
   // only carry sums through memory.
   std::optional<int64_t> kcKnown = schedule.getKc();
-  if (panels && !packsA) {
+  if (panels && !packsA && !tiles) {
     kc = b.createOrFold<arith::SelectOp>(
         lessThan(constant(schedule.getMr()), rowCount), kc,
         maximum(sizes[c.red], constant(1)));
@@ -135,10 +137,12 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
         packedA = packsA ? stackBuffer(rows * schedule.getKc(), packedType())
                          : Value();
         scratchC = Value();
-        if (epilogue ||
+        if (tiles || epilogue ||
             (usesScratch && !(oneBlock && c.c.isContiguousAlong(c.col))))
           scratchC =
               buffer(thin ? kStreamedPanels : schedule.getMc(), c.accumulator);
+        if (tiles)
+          makeTileBuffers(vectors);
         scratchStart = firstCol;
         scratchWidth = taskWidth;
 
@@ -160,15 +164,19 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors) {
             }
             forLoop(firstCol, endCol, width, [&](Value col) {
               Panel panel = makePanel(col, width, vectors);
+              auto compute = [&] {
+                tiles ? emitMatrixTiles(panel, block, endRow)
+                      : emitTiles(panel, block, endRow, rows);
+              };
               auto packed = [&] {
                 block.packedB = packedB;
                 packB(panel, block);
-                emitTiles(panel, block, endRow, rows);
+                compute();
               };
               auto unpacked = [&](bool masked) {
                 block.packedB = Value();
                 block.masked = masked;
-                emitTiles(panel, block, endRow, rows);
+                compute();
               };
               if (panels)
                 return unpacked(false);
@@ -299,13 +307,19 @@ Value ContractionEmitter::loadColumns(const Panel &panel, const Block &block,
       b, first, half ? zero(first.getType()) : load(add(k, constant(1))));
 }
 
+SmallVector<Value> ContractionEmitter::panelIndices(const Panel &panel,
+                                                    const Block &block,
+                                                    Value offset, Value k) {
+  // Blocks start at whole pairs, so that k rows of pairs are k / 2 of them.
+  return {panel.weightPanel,
+          add(mul(add(block.redStart, k), constant(c.b.panels->width)),
+              mul(add(panel.weightColumn, offset), constant(unit)))};
+}
+
 Value ContractionEmitter::loadPanel(const Panel &panel, const Block &block,
                                     Value offset, Value k) {
-  // Blocks start at whole pairs, so that k rows of pairs are k / 2 of them.
-  Value at = add(mul(add(block.redStart, k), constant(c.b.panels->width)),
-                 mul(add(panel.weightColumn, offset), constant(unit)));
   return vector::LoadOp::create(b, factorType().clone(c.b.elementType()),
-                                panels, ValueRange{panel.weightPanel, at});
+                                panels, panelIndices(panel, block, offset, k));
 }
 
 SmallVector<Value>

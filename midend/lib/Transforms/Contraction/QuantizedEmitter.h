@@ -1,8 +1,9 @@
-//===- QuantizedEmitter.h - code of quantised ops ----------------*- C++
-//-*-===//
+//===- QuantizedEmitter.h - code for quantised ops ------------------------===//
 //
-// Private to this folder. LowerQuantized.cpp has rows, byte products and
-// elements, Dequantize.cpp products of floats.
+// Private to this folder:
+//   LowerQuantized.cpp   the pass, rows and single elements
+//   QuantizedMatmul.cpp  products of quantised rows
+//   Dequantize.cpp       products of floats
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +19,7 @@ namespace buddy {
 /// What the lowerings of quantised ops share.
 class QuantizedEmitter : protected IndexBuilder {
 protected:
-  using Values = llvm::SmallVector<mlir::Value>;
+  using Values = mlir::SmallVector<Value>;
 
   QuantizedEmitter(mlir::Operation *op, const TargetInfo &target)
       : IndexBuilder(op), target(target) {}
@@ -31,13 +32,13 @@ protected:
   }
   mlir::TypedAttr integerAttr(int64_t value, mlir::Type type) {
     auto element = b.getIntegerAttr(mlir::getElementTypeOrSelf(type), value);
-    if (auto vector = llvm::dyn_cast<mlir::VectorType>(type))
+    if (auto vector = mlir::dyn_cast<mlir::VectorType>(type))
       return mlir::DenseElementsAttr::get(vector, element);
     return element;
   }
   Value real(double value, mlir::Type type) {
     auto element = b.getFloatAttr(mlir::getElementTypeOrSelf(type), value);
-    if (auto vector = llvm::dyn_cast<mlir::VectorType>(type))
+    if (auto vector = mlir::dyn_cast<mlir::VectorType>(type))
       return mlir::arith::ConstantOp::create(
           b, mlir::DenseElementsAttr::get(vector, element));
     return mlir::arith::ConstantOp::create(b, element);
@@ -67,7 +68,7 @@ protected:
   }
   Value widen(Value value) {
     mlir::Type f32 = b.getF32Type();
-    if (auto vector = llvm::dyn_cast<mlir::VectorType>(value.getType()))
+    if (auto vector = mlir::dyn_cast<mlir::VectorType>(value.getType()))
       f32 = vector.clone(f32);
     return value.getType() == f32 ? value
                                   : mlir::arith::ExtFOp::create(b, f32, value);
@@ -76,7 +77,12 @@ protected:
   const TargetInfo &target;
 };
 
-/// Replaces a product of floats by a quantised weight (on memrefs).
+/// Emits loops and vector code for the product before it; the op stays.
+void emitQuantizedMatmul(QuantizedMatmulOp op, ScheduleAttr schedule,
+                         const TargetInfo &target);
+
+/// Replaces a product of floats by a quantised weight by loops and contractions
+/// before it; the op stays.
 void emitDequantizedMatmul(DequantizedMatmulOp op, const TargetInfo &target);
 
 } // namespace buddy

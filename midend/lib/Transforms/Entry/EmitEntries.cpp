@@ -11,6 +11,7 @@
 #include "buddy/Context.h"
 #include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 
 namespace buddy {
@@ -150,12 +151,14 @@ struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
       return signalPassFailure();
     SmallVector<func::FuncOp> entries;
     bool parallel = false;
+    EntryNeeds needs;
     module.walk([&](Operation *op) {
       if (auto function = dyn_cast<func::FuncOp>(op)) {
         function->hasAttr(kEntryAttr) ? entries.push_back(function)
                                       : function.setPrivate();
       }
       parallel |= isa<omp::ParallelOp, scf::ParallelOp, scf::ForallOp>(op);
+      needs.tiles |= isa_and_nonnull<amx::AMXDialect>(op->getDialect());
     });
     if (failed(threadContext(module)))
       return signalPassFailure();
@@ -181,11 +184,11 @@ struct EmitEntries : buddy::impl::EmitEntriesBase<EmitEntries> {
       check.erase();
     }
 
-    bool setBlockTime = parallel && info->openmp == "omp";
-    if (setBlockTime)
+    needs.blockTime = parallel && info->openmp == "omp";
+    if (needs.blockTime)
       addSetBlockTime(module);
     for (func::FuncOp entry : entries)
-      if (failed(emitEntry(entry, messages, setBlockTime)))
+      if (failed(emitEntry(entry, messages, needs)))
         return signalPassFailure();
     if (auto id = module->getAttrOfType<StringAttr>("buddy.build_id"))
       addString(module, "buddy_build_id", id);

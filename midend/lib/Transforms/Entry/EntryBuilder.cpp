@@ -29,9 +29,10 @@ using namespace buddy;
 namespace {
 class EntryEmitter {
 public:
-  EntryEmitter(func::FuncOp body, MessageEmitter &messages, bool setBlockTime)
+  EntryEmitter(func::FuncOp body, MessageEmitter &messages,
+               const EntryNeeds &needs)
       : body(body), name(body.getName()), messages(messages),
-        builder(body->getContext()), setBlockTime(setBlockTime) {}
+        builder(body->getContext()), needs(needs) {}
 
   LogicalResult emit();
 
@@ -48,6 +49,7 @@ private:
   Value makeMemRef(FunctionBuilder &f, unsigned i);
   void checkWorkspace(FunctionBuilder &f);
   void checkWeights(FunctionBuilder &f);
+  void requestTiles(FunctionBuilder &f);
 
   StringAttr symbol(StringRef suffix) {
     return builder.getStringAttr(Twine(name) + suffix);
@@ -57,7 +59,7 @@ private:
   std::string name;
   MessageEmitter &messages;
   OpBuilder builder;
-  bool setBlockTime;
+  EntryNeeds needs;
   SmallVector<Argument> arguments;
 };
 } // namespace
@@ -353,6 +355,30 @@ void EntryEmitter::checkWeights(FunctionBuilder &f) {
              {size}});
 }
 
+void EntryEmitter::requestTiles(FunctionBuilder &f) {
+  // Linux's arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) is for the
+  // whole process, returns at once if it was granted before (about 0.1 us) and
+  // needs no variable that remembers. A kernel or CPU without AMX refuses.
+  constexpr int64_t kArchPrctl = 158, kRequest = 0x1023, kTileData = 18;
+  Value code =
+      LLVM::InlineAsmOp::create(
+          builder, f.loc, builder.getI64Type(),
+          ValueRange{f.i64(kArchPrctl), f.i64(kRequest), f.i64(kTileData)},
+          "syscall",
+          "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory},~{dirflag},"
+          "~{fpsr},~{flags}",
+          /*has_side_effects=*/true, /*is_align_stack=*/false,
+          LLVM::tailcallkind::TailCallKind::None, /*asm_dialect=*/nullptr,
+          /*operand_attrs=*/nullptr)
+          .getResult(0);
+  f.require(f.compare(arith::CmpIPredicate::eq, code, f.i64(0)),
+            BUDDY_E_UNSUPPORTED,
+            {{name + " was compiled for AMX, which this machine or its system "
+                     "does not let it use (arch_prctl returned ",
+              ")"},
+             {code}});
+}
+
 void EntryEmitter::emitCall() {
   FunctionBuilder f(builder, body.getLoc(), messages, arguments, name,
                     builder.getI32Type(), true);
@@ -379,7 +405,9 @@ void EntryEmitter::emitCall() {
   }
   checkWeights(f);
   checkWorkspace(f);
-  if (setBlockTime) {
+  if (needs.tiles)
+    requestTiles(f);
+  if (needs.blockTime) {
     Value time = f.load(f.context, offsetof(buddy_ctx, block_time_ms),
                         builder.getI32Type());
     LLVM::CallOp::create(builder, f.loc, TypeRange{}, "buddy.set_block_time",
@@ -430,6 +458,6 @@ LogicalResult EntryEmitter::emit() {
 }
 
 LogicalResult buddy::emitEntry(func::FuncOp body, MessageEmitter &messages,
-                               bool setBlockTime) {
-  return EntryEmitter(body, messages, setBlockTime).emit();
+                               const EntryNeeds &needs) {
+  return EntryEmitter(body, messages, needs).emit();
 }

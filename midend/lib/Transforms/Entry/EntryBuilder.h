@@ -8,11 +8,17 @@
 
 namespace buddy {
 
+/// What the code behind an entry needs from the process before it runs.
+struct EntryNeeds {
+  bool blockTime = false; ///< libomp told how long idle workers may spin.
+  bool tiles = false;     ///< Permission to use AMX's tile registers.
+};
+
 /// `body` is a function with `buddy.entry` that takes the call's context first.
 /// Renames it to NAME.body and emits the exported NAME and NAME_workspace_size
-/// before it. `setBlockTime`: tell libomp how long idle workers may spin.
+/// before it.
 mlir::LogicalResult emitEntry(mlir::func::FuncOp body, MessageEmitter &messages,
-                              bool setBlockTime);
+                              const EntryNeeds &needs);
 
 } // namespace buddy
 

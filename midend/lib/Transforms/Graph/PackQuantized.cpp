@@ -37,8 +37,9 @@ static ScheduleAttr quantizedSchedule(PackingAttr packing,
   int64_t mc = llvm::bit_floor<uint64_t>(std::max<int64_t>(
       1, target.l2Bytes / 2 / std::max<int64_t>(packing.getK(), 1)));
   mc = std::clamp<int64_t>(mc, mr, 256) / mr * mr;
+  bool tiles = target.hasByteTiles() && vl == 16 && mc % 32 == 0;
   return ScheduleAttr::get(packing.getContext(), mr, nr, vl, false, mc,
-                           packing.getBlock(), 1, 0, 0, false);
+                           packing.getBlock(), 1, 0, 0, false, tiles ? 16 : 0);
 }
 
 PackingAttr buddy::chooseQuantized(MLIRContext *context, StringRef format,

@@ -1,13 +1,15 @@
 //===- ExpandBFloat16.cpp - bf16 as the integers of its bits --------------===//
 //
 // Enters: code on memrefs and vectors, arithmetic in f32 already but for dot
-// products of pairs, which are an instruction. Leaves: no bf16 but the operands
-// of those. LLVM has few instructions for it on most targets and makes calls
-// out of a value that only passes through a register.
+// products of pairs and products of matrix tiles, which are instructions.
+// Leaves: no bf16 but the operands of those. LLVM has few instructions for it
+// on most targets and makes calls out of a value that only passes through a
+// register.
 //
 //===----------------------------------------------------------------------===//
 
 #include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -79,6 +81,10 @@ struct ExpandBFloat16 : buddy::impl::ExpandBFloat16Base<ExpandBFloat16> {
   void replaceTypes(ModuleOp module) {
     Type bits = IntegerType::get(&getContext(), 16);
     AttrTypeReplacer replacer;
+    // A tile's type says what is computed with its bits.
+    replacer.addReplacement([](amx::TileType type) {
+      return std::make_pair(Type(type), WalkResult::skip());
+    });
     replacer.addReplacement([&](BFloat16Type) -> Type { return bits; });
     // Constants: attributes whose values have to follow their types.
     replacer.addReplacement([&](FloatAttr attr) -> std::optional<Attribute> {

@@ -1,6 +1,7 @@
 // RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v4},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=AVX512
 // RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v3},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=AVX2
 // RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=znver4},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=PAIRS
+// RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=sapphirerapids},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=TILES
 // RUN: buddy-opt %s --split-input-file --pass-pipeline="builtin.module(buddy-set-target{target=rv64gcv},func.func(buddy-choose-schedule))" | FileCheck %s --check-prefix=RVV
 
 // AVX512-LABEL: func.func @matmul
@@ -24,6 +25,9 @@ func.func @matmul(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>, %c: tensor<?x?xf32>)
 // PAIRS-LABEL: func.func @bf16
 // PAIRS: linalg.batch_matmul {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16
 // PAIRS-SAME: kc = 512, {{.*}}, pairs = true>
+// TILES-LABEL: func.func @bf16
+// TILES: linalg.batch_matmul {buddy.schedule = #buddy.schedule<mr = 8, nr = 2, vl = 16
+// TILES-SAME: mc = 512, kc = 512, {{.*}}, pairs = true, tile_m = 8>
 func.func @bf16(%a: tensor<?x?x?xbf16>, %b: tensor<?x?x?xbf16>, %c: tensor<?x?x?xbf16>) -> tensor<?x?x?xbf16> {
   %r = linalg.batch_matmul ins(%a, %b : tensor<?x?x?xbf16>, tensor<?x?x?xbf16>) outs(%c : tensor<?x?x?xbf16>) -> tensor<?x?x?xbf16>
   return %r : tensor<?x?x?xbf16>
@@ -31,7 +35,21 @@ func.func @bf16(%a: tensor<?x?x?xbf16>, %b: tensor<?x?x?xbf16>, %c: tensor<?x?x?
 
 // -----
 
+// Tiles read rows of the first operand: not where those lie across.
+// TILES-LABEL: func.func @across
+// TILES: mc = 128, {{.*}}, pairs = true>
+func.func @across(%a: tensor<?x?xbf16>, %b: tensor<?x?xbf16>, %c: tensor<?x?xbf16>) -> tensor<?x?xbf16> {
+  %r = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+    ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%c : tensor<?x?xbf16>) -> tensor<?x?xbf16>
+  return %r : tensor<?x?xbf16>
+}
+
+// -----
+
 // Pairs are multiplied if both factors are bf16 and sums are f32.
+// TILES-LABEL: func.func @mixed
+// TILES-NOT: tile_m
+// TILES: return
 // PAIRS-LABEL: func.func @mixed
 // PAIRS-NOT: pairs = true
 // PAIRS: return

@@ -32,3 +32,13 @@
 
 // expected-error @below {{schedule needs vl of 4, 8 or 16, not scalable}}
 #s = #buddy.schedule<mr = 8, nr = 2, vl = 16, scalable = true, mc = 128, kc = 256, ku = 4, dot_m = 8, pack_m = 32, pairs = true>
+
+// -----
+
+// expected-error @below {{kc and mc multiples of 32 for tile_m}}
+#s = #buddy.schedule<mr = 8, nr = 2, vl = 16, scalable = false, mc = 40, kc = 256, ku = 4, dot_m = 8, pack_m = 32, pairs = true, tile_m = 8>
+
+// -----
+
+// expected-error @below {{schedule needs vl of 16}}
+#s = #buddy.schedule<mr = 8, nr = 2, vl = 8, scalable = false, mc = 64, kc = 256, ku = 4, dot_m = 8, pack_m = 32, pairs = true, tile_m = 8>

@@ -85,3 +85,55 @@ module attributes {buddy.target = #buddy.target<name = "sapphirerapids", triple 
     return
   }
 }
+
+// -----
+
+#packing = #buddy.packing<format = "q8_0", n = 64, k = 32, panel = 32, block = 32, bits = 8, zero = 128, mins = false, scale_bits = 16>
+#schedule = #buddy.schedule<mr = 4, nr = 2, vl = 16, scalable = false, mc = 32, kc = 32, ku = 1, dot_m = 0, pack_m = 0, tile_m = 16>
+
+// By byte tiles: x where it lies, the weight's groups in the panel, the zero
+// point by a product with it. Both vectors of the panel; the last rows by dot
+// products.
+module attributes {buddy.target = #buddy.target<name = "sapphirerapids", triple = "x86_64-unknown-linux-gnu", cpu = "sapphirerapids", features = "", abi = "">} {
+  // CHECK-LABEL: func.func @tiles
+  // CHECK-DAG: %[[MINUS:.*]] = arith.constant dense<-128> : vector<64xi8>
+  // CHECK: vector.store %[[MINUS]], %[[BYTES:.*]][%c0] : memref<512xi8>
+  // CHECK: scf.for
+  // CHECK: %[[ZEROS:.*]] = amx.tile_load %[[BYTES]][%c0], %c64 : memref<512xi8> into !amx.tile<8x64xi8>
+  // CHECK: %[[X:.*]] = amx.tile_load %arg0[%{{.*}}, %{{.*}}, %c0], %{{.*}} : memref<?x1x32xi8> into !amx.tile<16x32xi8>
+  // CHECK: %[[W:.*]] = amx.tile_load %arg3[%{{.*}}, %{{.*}}, %c0], %c128 : memref<2x1x1088xi8> into !amx.tile<8x64xi8>
+  // CHECK: %[[START:.*]] = amx.tile_zero
+  // CHECK: %[[OFF:.*]] = amx.tile_muli %[[X]], %[[ZEROS]], %[[START]]
+  // CHECK: %[[SUM:.*]] = amx.tile_muli %[[X]], %[[W]] zext, %[[OFF]]
+  // CHECK: amx.tile_store %{{.*}}[%c0], %[[SUM]], %c16
+  // CHECK-COUNT-16: vector.fma
+  // CHECK: amx.tile_load %arg3[%{{.*}}, %{{.*}}, %c64], %c128
+  // CHECK: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
+  func.func @tiles(%q: memref<?x1x32xi8>, %d: memref<?x1xf32>, %s: memref<?x1xi32>, %w: memref<2x1x1088xi8>, %c: memref<?x64xf32>) {
+    buddy.quantized_matmul {packing = #packing, buddy.schedule = #schedule} ins(%q, %d, %s, %w : memref<?x1x32xi8>, memref<?x1xf32>, memref<?x1xi32>, memref<2x1x1088xi8>) outs(%c : memref<?x64xf32>)
+    return
+  }
+}
+
+// -----
+
+#packing = #buddy.packing<format = "q4_1", n = 32, k = 32, panel = 32, block = 32, bits = 4, zero = 0, mins = true, scale_bits = 16>
+#schedule = #buddy.schedule<mr = 4, nr = 2, vl = 16, scalable = false, mc = 32, kc = 32, ku = 1, dot_m = 0, pack_m = 0, tile_m = 16>
+
+// Four bits become bytes in a buffer: the low halves are the first four groups.
+module attributes {buddy.target = #buddy.target<name = "sapphirerapids", triple = "x86_64-unknown-linux-gnu", cpu = "sapphirerapids", features = "", abi = "">} {
+  // CHECK-LABEL: func.func @nibbles
+  // CHECK-NOT: dense<-
+  // CHECK: arith.andi
+  // CHECK: vector.store %{{.*}}, %[[BYTES:.*]][%c0] : memref<512xi8>, vector<64xi8>
+  // CHECK: arith.shrui
+  // CHECK: vector.store %{{.*}}, %[[BYTES]][%c256] : memref<512xi8>, vector<64xi8>
+  // CHECK: amx.tile_load %[[BYTES]][%c0], %c64 : memref<512xi8> into !amx.tile<8x64xi8>
+  // CHECK: amx.tile_muli %{{.*}}, %{{.*}} zext, %
+  // CHECK-NOT: amx.tile_muli
+  // CHECK: amx.tile_store
+  func.func @nibbles(%q: memref<?x1x32xi8>, %d: memref<?x1xf32>, %s: memref<?x1xi32>, %w: memref<1x1x640xi8>, %c: memref<?x32xf32>) {
+    buddy.quantized_matmul {packing = #packing, buddy.schedule = #schedule} ins(%q, %d, %s, %w : memref<?x1x32xi8>, memref<?x1xf32>, memref<?x1xi32>, memref<1x1x640xi8>) outs(%c : memref<?x32xf32>)
+    return
+  }
+}
