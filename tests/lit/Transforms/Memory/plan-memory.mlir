@@ -213,3 +213,70 @@ func.func @guarded(%n: index, %d: index) {
   }
   return
 }
+
+// -----
+
+// In a parallel region a buffer lives from barrier to barrier: %c takes the
+// place of %a, which nobody reads any more behind the second one, but %b is
+// still written while others read %a, and %d while others read %c.
+// CHECK-LABEL: func.func @phases(
+// CHECK-SAME:    %[[WS:[a-z0-9]+]]: memref<?xi8> {buddy.workspace}
+// CHECK-DAG:     %[[A:.*]] = memref.view %[[WS]][%c0][] : memref<?xi8> to memref<1024xf32>
+// CHECK-DAG:     %[[B:.*]] = memref.view %[[WS]][%c4096][] : memref<?xi8> to memref<1024xf32>
+// CHECK-DAG:     %[[D:.*]] = memref.view %[[WS]][%c8192][] : memref<?xi8> to memref<1024xf32>
+// CHECK:         omp.parallel
+// CHECK:           memref.store %{{.*}}, %[[A]]
+// CHECK:           omp.barrier
+// CHECK:           memref.load %[[A]]
+// CHECK:           memref.store %{{.*}}, %[[B]]
+// CHECK:           omp.barrier
+// CHECK:           memref.load %[[B]]
+// CHECK:           memref.store %{{.*}}, %[[A]]
+// CHECK:           memref.store %{{.*}}, %[[D]]
+// CHECK-LABEL: func.func private @phases.workspace_size(
+// CHECK:         return %c12288
+func.func @phases(%y: memref<1024xf32>, %n: i32, %wait: i1, %v: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c1024 = arith.constant 1024 : index
+  %a = memref.alloc() : memref<1024xf32>
+  %b = memref.alloc() : memref<1024xf32>
+  %c = memref.alloc() : memref<1024xf32>
+  %d = memref.alloc() : memref<1024xf32>
+  omp.parallel num_threads(%n : i32) {
+    omp.wsloop nowait {
+      omp.loop_nest (%i) : index = (%c0) to (%c1024) step (%c1) {
+        memref.store %v, %a[%i] : memref<1024xf32>
+        omp.yield
+      }
+    }
+    scf.if %wait {
+      omp.barrier
+    }
+    omp.wsloop nowait {
+      omp.loop_nest (%i) : index = (%c0) to (%c1024) step (%c1) {
+        %e = memref.load %a[%i] : memref<1024xf32>
+        memref.store %e, %b[%i] : memref<1024xf32>
+        omp.yield
+      }
+    }
+    omp.barrier
+    omp.wsloop nowait {
+      omp.loop_nest (%i) : index = (%c0) to (%c1024) step (%c1) {
+        %e = memref.load %b[%i] : memref<1024xf32>
+        memref.store %e, %c[%i] : memref<1024xf32>
+        omp.yield
+      }
+    }
+    omp.wsloop nowait {
+      omp.loop_nest (%i) : index = (%c0) to (%c1024) step (%c1) {
+        memref.store %v, %d[%i] : memref<1024xf32>
+        omp.yield
+      }
+    }
+    omp.terminator
+  }
+  memref.copy %c, %y : memref<1024xf32> to memref<1024xf32>
+  memref.copy %d, %y : memref<1024xf32> to memref<1024xf32>
+  return
+}
