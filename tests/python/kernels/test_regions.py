@@ -36,7 +36,7 @@ MAPS = {
 
 
 class Op:
-    """`output = inputs[0] / 2 + inputs[1]`, or a maximum along rows of a matrix, or of all of it."""
+    """`output = inputs[0] / 2 + inputs[1]`, or a maximum along rows of a matrix, or of all."""
 
     def __init__(self, draw: random.Random) -> None:
         kind = draw.random()

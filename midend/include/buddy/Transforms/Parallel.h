@@ -32,16 +32,6 @@ mlir::Value createThreadBuffer(mlir::OpBuilder &builder, mlir::Location loc,
                                mlir::MemRefType type,
                                mlir::ValueRange sizes = {});
 
-/// A barrier of the parallel region's threads where `condition` (i1, the same
-/// for all of them) is true. Where it is false, what stands before and behind
-/// must be run by one thread, the same.
-void createBarrier(mlir::OpBuilder &builder, mlir::Location loc,
-                   mlir::Value condition);
-
-/// True for what createBarrier makes: nothing before it in the region is run at
-/// the same time as anything behind it.
-bool isBarrier(mlir::Operation *op);
-
 } // namespace buddy
 
 #endif // BUDDY_TRANSFORMS_PARALLEL_H

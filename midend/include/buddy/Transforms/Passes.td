@@ -333,35 +333,36 @@ def ExpandMath : Pass<"buddy-expand-math", "::mlir::func::FuncOp"> {
 }
 
 def MergeRegions : Pass<"buddy-merge-regions", "::mlir::func::FuncOp"> {
-  let summary = "put neighbouring parallel loops in one parallel region";
+  let summary = "put parallel loops that do not depend on each other in one region";
   let description = [{
-    Consecutive `omp.parallel` regions of one loop each become one region. Loops that
-    touch no buffer in common, or only read it, form a phase and run without waiting for
-    each other; between phases there is a barrier. A phase whose loops together are not
-    worth several threads is run by the first thread alone, and between two such phases
-    there is no barrier. Arithmetic, allocations, checks and reads of what the region does
-    not write go before it; other sequential ops whose results nothing else needs are run by
-    the first thread. Branches on sizes go along with the loops in them.
+    `omp.parallel` regions of one loop each become one region if none of the loops writes
+    what another touches: its threads run all loops without waiting for each other. The
+    work of all together decides whether several threads are worth it, so that the small
+    projections of a layer are split along with the large one. Each loop, and what is
+    sequential, comes as early as what it depends on allows; arithmetic, allocations,
+    checks and reads of what is not written before go first. Branches on sizes take the
+    loops in them along.
 
-    A call, an op of unknown effects, a value from memory that later ops need, and a
-    thread's buffer of dynamic size end a region; so does a certain number of ops.
+    A call, an op of unknown effects and a value from memory that later ops need are not
+    moved, nor is anything past them. Regions with a thread's buffer of dynamic size stay
+    alone.
 
     ```mlir
     %n = buddy.num_threads %w
-    omp.parallel num_threads(%n : i32) { omp.wsloop nowait { … outs(%a) } }
+    omp.parallel num_threads(%n : i32) { omp.wsloop nowait { … ins(%x) outs(%a) } }
     %m = buddy.num_threads %v
-    omp.parallel num_threads(%m : i32) { omp.wsloop nowait { … ins(%a) outs(%b) } }
+    omp.parallel num_threads(%m : i32) { omp.wsloop nowait { … ins(%x) outs(%b) } }
     // becomes
-    omp.parallel num_threads(%most : i32) {
-      omp.wsloop nowait schedule(static = %chunk : index) { … outs(%a) }
-      scf.if %parallel { omp.barrier }
-      omp.wsloop nowait schedule(static = %other : index) { … ins(%a) outs(%b) }
+    %sum = arith.addi %w, %v : index
+    %both = buddy.num_threads %sum
+    omp.parallel num_threads(%both : i32) {
+      omp.wsloop nowait { … ins(%x) outs(%a) }
+      omp.wsloop nowait { … ins(%x) outs(%b) }
     }
     ```
   }];
   let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::memref::MemRefDialect", "::mlir::omp::OpenMPDialect",
-                           "::mlir::scf::SCFDialect"];
+                           "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect"];
 }
 
 def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {

@@ -3,7 +3,6 @@
 #include "buddy/Transforms/Parallel.h"
 
 #include "buddy/Transforms/Passes.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 
@@ -72,23 +71,4 @@ void buddy::createParallelLoop(
   memref::AllocaScopeReturnOp::create(builder, loc);
   // The guard restores the point before the loop was built, which is where
   // ops that follow it go: the loop was inserted before that point.
-}
-
-void buddy::createBarrier(OpBuilder &builder, Location loc, Value condition) {
-  std::optional<int64_t> known = getConstantIntValue(condition);
-  if (known == 0)
-    return;
-  OpBuilder::InsertionGuard guard(builder);
-  if (!known) {
-    auto branch =
-        scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
-    builder.setInsertionPointToStart(branch.thenBlock());
-  }
-  omp::BarrierOp::create(builder, loc);
-}
-
-bool buddy::isBarrier(Operation *op) {
-  if (auto branch = dyn_cast<scf::IfOp>(op))
-    op = &branch.thenBlock()->front();
-  return isa<omp::BarrierOp>(op);
 }

@@ -2,8 +2,6 @@
 
 #include "Liveness.h"
 
-#include "buddy/Transforms/Parallel.h"
-#include "mlir/Dialect/OpenMP/OpenMPDialect.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
@@ -27,26 +25,6 @@ BufferLiveness::BufferLiveness(func::FuncOp function) {
 static bool leavesMemRefs(Operation *op) {
   return isa<memref::ExtractAlignedPointerAsIndexOp,
              UnrealizedConversionCastOp>(op);
-}
-
-LiveRange BufferLiveness::phase(Operation *op, Operation *user) const {
-  LiveRange range = this->range(op);
-  auto parallel = dyn_cast<omp::ParallelOp>(op);
-  if (!parallel || op == user || !parallel.getRegion().hasOneBlock())
-    return range;
-  Block &body = parallel.getRegion().front();
-  Operation *part = body.findAncestorOpInBlock(*user);
-  for (Operation &other : body) {
-    if (!isBarrier(&other))
-      continue;
-    if (other.isBeforeInBlock(part))
-      range.begin = this->range(&other).end;
-    else {
-      range.end = this->range(&other).begin;
-      break;
-    }
-  }
-  return range;
 }
 
 BufferUse BufferLiveness::analyze(memref::AllocOp alloc) const {
@@ -108,7 +86,7 @@ BufferUse BufferLiveness::analyze(memref::AllocOp alloc) const {
   bool first = true;
   for (Operation *user : users) {
     Operation *ancestor = use.scope->findAncestorOpInBlock(*user);
-    LiveRange range = phase(ancestor ? ancestor : user, user);
+    LiveRange range = this->range(ancestor ? ancestor : user);
     use.range.begin =
         first ? range.begin : std::min(use.range.begin, range.begin);
     use.range.end = first ? range.end : std::max(use.range.end, range.end);

@@ -40,10 +40,6 @@ public:
   LiveRange range(mlir::Operation *op) const { return order.lookup(op); }
 
 private:
-  /// The range of `op` or, if it is a parallel region, of that part of it
-  /// between two barriers in which `user` stands.
-  LiveRange phase(mlir::Operation *op, mlir::Operation *user) const;
-
   llvm::DenseMap<mlir::Operation *, LiveRange> order;
   /// With branches between blocks, order in the text is not order in time.
   bool isStructured = true;

@@ -1,30 +1,21 @@
 // RUN: buddy-opt --buddy-merge-regions --canonicalize --cse --split-input-file %s | FileCheck %s
 
-// %a and %b are independent: no wait between them. What reads both waits for
-// them. Chunks follow from the number of threads, arithmetic goes first.
+// %a and %b are independent: one region, threads for the work of both. What
+// reads them comes after it.
 // CHECK-LABEL: func.func @phases(
 // CHECK-SAME:    %[[X:.*]]: memref<?xf32>, %[[A:.*]]: memref<?xf32>, %[[B:.*]]: memref<?xf32>, %[[W:.*]]: index, %[[V:.*]]: index)
 // CHECK:         %[[DOUBLE:.*]] = arith.muli %[[V]]
+// CHECK:         %[[OTHER:.*]] = buddy.num_threads %[[DOUBLE]]
 // CHECK:         %[[BOTH:.*]] = arith.addi %[[W]], %[[V]]
 // CHECK:         %[[COUNT:.*]] = buddy.num_threads %[[BOTH]]
-// CHECK:         %[[FIRST:.*]] = arith.cmpi sgt, %[[COUNT]], %c1_i32
-// CHECK:         %[[MOST:.*]] = arith.maxsi %{{.*}}, %[[DOUBLE]]
-// CHECK:         %[[OTHER:.*]] = buddy.num_threads %[[DOUBLE]]
-// CHECK:         %[[SECOND:.*]] = arith.cmpi sgt, %[[OTHER]], %c1_i32
-// CHECK:         %[[THREADS:.*]] = buddy.num_threads %[[MOST]]
-// CHECK:         %[[SHARE:.*]] = arith.divui
-// CHECK:         %[[PART:.*]] = arith.select %[[FIRST]], %[[SHARE]],
-// CHECK:         %[[CHUNK:.*]] = arith.maxsi %[[PART]], %c1
-// CHECK:         %[[WAIT:.*]] = arith.ori %[[FIRST]], %[[SECOND]]
-// CHECK:         omp.parallel num_threads(%[[THREADS]] : i32) {
-// CHECK-NEXT:      omp.wsloop nowait schedule(static = %[[CHUNK]] : index)
+// CHECK:         omp.parallel num_threads(%[[COUNT]] : i32) {
+// CHECK-NEXT:      omp.wsloop nowait
 // CHECK:             memref.store %{{.*}}, %[[A]]
-// CHECK-NOT:       barrier
-// CHECK:           omp.wsloop nowait schedule(static = %[[CHUNK]] : index)
+// CHECK:           omp.wsloop nowait
 // CHECK:             memref.store %{{.*}}, %[[B]]
-// CHECK:           scf.if %[[WAIT]] {
-// CHECK-NEXT:        omp.barrier
-// CHECK:           omp.wsloop
+// CHECK:           omp.terminator
+// CHECK:         omp.parallel num_threads(%[[OTHER]] : i32) {
+// CHECK-NEXT:      omp.wsloop nowait
 // CHECK:             memref.load %[[A]]
 // CHECK:             memref.load %[[B]]
 // CHECK:           omp.terminator
@@ -75,17 +66,17 @@ func.func @phases(%x: memref<?xf32>, %a: memref<?xf32>, %b: memref<?xf32>, %w: i
 
 // -----
 
-// What is independent of a phase joins it, though it stood behind a later one.
-// To read and then write the same buffer is an order too. A check on sizes goes
-// first, where the function can still return.
+// A loop joins those before it that it does not depend on, past one that waits
+// for them. To read and then write the same buffer is an order too. A check on
+// sizes goes first, where the function can still return.
 // CHECK-LABEL: func.func @order(
 // CHECK-SAME:    %[[X:.*]]: memref<?xf32>, %[[A:.*]]: memref<?xf32>, %[[B:.*]]: memref<?xf32>, %{{.*}}: index)
 // CHECK:         buddy.check
 // CHECK:         omp.parallel
 // CHECK:           memref.store %{{.*}}, %[[A]]
-// CHECK-NOT:       barrier
+// CHECK-NOT:       omp.parallel
 // CHECK:           memref.store %{{.*}}, %[[B]]
-// CHECK:           omp.barrier
+// CHECK:         omp.parallel
 // CHECK:           memref.load %[[A]]
 // CHECK:           memref.store %{{.*}}, %[[X]]
 func.func @order(%x: memref<?xf32>, %a: memref<?xf32>, %b: memref<?xf32>, %w: index) {
@@ -135,19 +126,20 @@ func.func @order(%x: memref<?xf32>, %a: memref<?xf32>, %b: memref<?xf32>, %w: in
 // Branches on sizes take their loops along; buffers of a thread are allocated
 // once, whichever loop is run. The work is that of the branch taken.
 // CHECK-LABEL: func.func @branches(
-// CHECK-SAME:    %[[X:.*]]: memref<?xf32>, %[[A:.*]]: memref<?xf32>, %{{.*}}: memref<?xf32>, %[[W:.*]]: index, %[[V:.*]]: index, %[[C:.*]]: i1)
+// CHECK-SAME:    %[[X:.*]]: memref<?xf32>, %[[A:.*]]: memref<?xf32>, %[[B:.*]]: memref<?xf32>, %[[W:.*]]: index, %[[V:.*]]: index, %[[C:.*]]: i1)
 // CHECK:         %[[TWICE:.*]] = arith.addi %[[V]], %[[V]]
-// CHECK:         arith.select %[[C]], %[[W]], %[[TWICE]]
-// CHECK:         omp.parallel
+// CHECK:         %[[ONE:.*]] = arith.select %[[C]], %[[W]], %[[TWICE]]
+// CHECK:         %[[BOTH:.*]] = arith.addi %[[ONE]], %[[W]]
+// CHECK:         %[[N:.*]] = buddy.num_threads %[[BOTH]]
+// CHECK:         omp.parallel num_threads(%[[N]] : i32)
 // CHECK-NEXT:      %[[T:.*]] = memref.alloc() : memref<64xf32>
 // CHECK-NEXT:      scf.if %[[C]] {
-// CHECK-NEXT:        omp.wsloop nowait schedule(static
+// CHECK-NEXT:        omp.wsloop nowait
 // CHECK:           } else {
-// CHECK-NEXT:        omp.wsloop nowait schedule(static
+// CHECK-NEXT:        omp.wsloop nowait
 // CHECK:               memref.store %{{.*}}, %[[T]]
-// CHECK:           scf.if %{{.*}} {
-// CHECK-NEXT:        omp.barrier
-// CHECK:           omp.wsloop
+// CHECK:           omp.wsloop nowait
+// CHECK:             memref.store %{{.*}}, %[[B]]
 // CHECK-NOT:     omp.parallel
 func.func @branches(%x: memref<?xf32>, %a: memref<?xf32>, %b: memref<?xf32>, %w: index, %v: index, %c: i1) {
   %c0 = arith.constant 0 : index
@@ -188,7 +180,7 @@ func.func @branches(%x: memref<?xf32>, %a: memref<?xf32>, %b: memref<?xf32>, %w:
   omp.parallel num_threads(%t7 : i32) {
     omp.wsloop nowait {
       omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) {
-        %e0 = memref.load %a[%i] : memref<?xf32>
+        %e0 = memref.load %x[%i] : memref<?xf32>
         memref.store %e0, %b[%i] : memref<?xf32>
         omp.yield
       }
@@ -200,23 +192,22 @@ func.func @branches(%x: memref<?xf32>, %a: memref<?xf32>, %b: memref<?xf32>, %w:
 
 // -----
 
-// The first thread runs what is not parallel; what only that needs stays with it.
-// A read that nothing before it writes goes ahead.
+// Sequential ops stay whole and in order with what they depend on; the loop
+// that is independent of them joins the first. A read that nothing writes before
+// goes ahead.
 // CHECK-LABEL: func.func @sequential(
-// CHECK-SAME:    %[[X:.*]]: memref<?xf32>, %[[A:.*]]: memref<?xf32>, %[[S:.*]]: memref<f32>, %[[R:.*]]: memref<f32>, %{{.*}}: index)
+// CHECK-SAME:    %[[X:.*]]: memref<?xf32>, %[[A:.*]]: memref<?xf32>, %[[S:.*]]: memref<f32>, %[[R:.*]]: memref<f32>, %[[B:.*]]: memref<?xf32>, %{{.*}}: index)
 // CHECK:         memref.load %[[R]][]
 // CHECK:         omp.parallel
 // CHECK:           memref.store %{{.*}}, %[[A]]
-// CHECK:           omp.barrier
-// CHECK:           omp.wsloop nowait schedule(static = %c1 : index) {
-// CHECK-NEXT:        omp.loop_nest (%{{.*}}) : index = (%c0) to (%c1) step (%c1) {
-// CHECK:               %[[E:.*]] = memref.load %[[A]][%c0]
-// CHECK:               %[[F:.*]] = arith.mulf %[[E]]
-// CHECK:               memref.store %[[F]], %[[S]][]
-// CHECK:           omp.barrier
+// CHECK:           memref.store %{{.*}}, %[[B]]
+// CHECK:           omp.terminator
+// CHECK:         %[[E:.*]] = memref.load %[[A]][%c0]
+// CHECK:         %[[F:.*]] = arith.mulf %[[E]]
+// CHECK:         memref.store %[[F]], %[[S]][]
+// CHECK:         omp.parallel
 // CHECK:           memref.store %{{.*}}, %[[A]]
-// CHECK-NOT:     omp.parallel
-func.func @sequential(%x: memref<?xf32>, %a: memref<?xf32>, %s: memref<f32>, %r: memref<f32>, %w: index) {
+func.func @sequential(%x: memref<?xf32>, %a: memref<?xf32>, %s: memref<f32>, %r: memref<f32>, %b: memref<?xf32>, %w: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %n = memref.dim %x, %c0 : memref<?xf32>
@@ -246,6 +237,17 @@ func.func @sequential(%x: memref<?xf32>, %a: memref<?xf32>, %s: memref<f32>, %r:
     }
     omp.terminator
   }
+  %t90 = buddy.num_threads %w
+  omp.parallel num_threads(%t90 : i32) {
+    omp.wsloop nowait {
+      omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) {
+        %e0 = memref.load %x[%i] : memref<?xf32>
+        memref.store %e0, %b[%i] : memref<?xf32>
+        omp.yield
+      }
+    }
+    omp.terminator
+  }
   return
 }
 
@@ -262,7 +264,6 @@ func.func private @use(memref<?xf32>)
 // CHECK:         memref.load
 // CHECK:         buddy.check
 // CHECK:         omp.wsloop nowait {
-// CHECK-NOT:     schedule
 func.func @kept_apart(%x: memref<?xf32>, %a: memref<?xf32>, %z: memref<?xindex>, %w: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -307,16 +308,39 @@ func.func @kept_apart(%x: memref<?xf32>, %a: memref<?xf32>, %z: memref<?xindex>,
 
 func.func private @use(memref<?xf32>)
 
-// Buffers of a thread of dynamic size, loops with unknown effects, threads that
-// do not follow from work.
+// Alone stay a thread's buffer of dynamic size, threads that do not follow from
+// work, and all on both sides of unknown effects. The loops around share regions.
 // CHECK-LABEL: func.func @not_ours(
-// CHECK-NOT:     schedule
-func.func @not_ours(%x: memref<?xf32>, %a: memref<?xf32>, %w: index, %count: i32) {
+// CHECK-SAME:    %[[X:[a-z0-9]*]]: memref<?xf32>, %[[A:[a-z0-9]*]]: memref<?xf32>, %[[B:[a-z0-9]*]]: memref<?xf32>, %[[C:[a-z0-9]*]]: memref<?xf32>,
+// CHECK:         omp.parallel
+// CHECK-NEXT:      memref.alloc
+// CHECK-NEXT:      omp.wsloop
+// CHECK:             memref.store %{{.*}}, %[[B]]
+// CHECK:           omp.terminator
+// CHECK:         omp.parallel
+// CHECK-NEXT:      omp.wsloop
+// CHECK:             memref.store %{{.*}}, %[[A]]
+// CHECK:           omp.wsloop
+// CHECK:             memref.store %{{.*}}, %[[C]]
+// CHECK:           omp.terminator
+// CHECK:         omp.parallel
+// CHECK-NEXT:      omp.wsloop
+// CHECK:             call @use
+// CHECK:           omp.terminator
+// CHECK:         omp.parallel
+// CHECK-NEXT:      omp.wsloop
+// CHECK:             memref.store %{{.*}}, %[[A]]
+// CHECK:           omp.terminator
+// CHECK:         omp.parallel num_threads(%{{.*}} : i32)
+// CHECK-NEXT:      omp.wsloop
+// CHECK:             memref.store %{{.*}}, %[[B]]
+// CHECK:           omp.terminator
+func.func @not_ours(%x: memref<?xf32>, %a: memref<?xf32>, %b: memref<?xf32>, %c: memref<?xf32>, %w: index, %count: i32) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %n = memref.dim %x, %c0 : memref<?xf32>
-  %t12 = buddy.num_threads %w
-  omp.parallel num_threads(%t12 : i32) {
+  %t0 = buddy.num_threads %w
+  omp.parallel num_threads(%t0 : i32) {
     omp.wsloop nowait {
       omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) {
         %e0 = memref.load %x[%i] : memref<?xf32>
@@ -334,18 +358,18 @@ func.func @not_ours(%x: memref<?xf32>, %a: memref<?xf32>, %w: index, %count: i32
         %e = memref.load %x[%i] : memref<?xf32>
         memref.store %e, %own[%i] : memref<?xf32>
         %f = memref.load %own[%c0] : memref<?xf32>
-        memref.store %f, %a[%i] : memref<?xf32>
+        memref.store %f, %b[%i] : memref<?xf32>
         omp.yield
       }
     }
     omp.terminator
   }
-  %t13 = buddy.num_threads %w
-  omp.parallel num_threads(%t13 : i32) {
+  %t1 = buddy.num_threads %w
+  omp.parallel num_threads(%t1 : i32) {
     omp.wsloop nowait {
       omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) {
         %e0 = memref.load %x[%i] : memref<?xf32>
-        memref.store %e0, %a[%i] : memref<?xf32>
+        memref.store %e0, %c[%i] : memref<?xf32>
         omp.yield
       }
     }
@@ -360,8 +384,8 @@ func.func @not_ours(%x: memref<?xf32>, %a: memref<?xf32>, %w: index, %count: i32
     }
     omp.terminator
   }
-  %t14 = buddy.num_threads %w
-  omp.parallel num_threads(%t14 : i32) {
+  %t2 = buddy.num_threads %w
+  omp.parallel num_threads(%t2 : i32) {
     omp.wsloop nowait {
       omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) {
         %e0 = memref.load %x[%i] : memref<?xf32>
@@ -375,7 +399,7 @@ func.func @not_ours(%x: memref<?xf32>, %a: memref<?xf32>, %w: index, %count: i32
     omp.wsloop nowait {
       omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) {
         %e = memref.load %x[%i] : memref<?xf32>
-        memref.store %e, %a[%i] : memref<?xf32>
+        memref.store %e, %b[%i] : memref<?xf32>
         omp.yield
       }
     }
