@@ -104,6 +104,8 @@ static void buildKernelPhase(OpPassManager &manager) {
   functions().addPass(createLowerLoops());
   cleanUp(manager);
   functions().addPass(createExpandMath());
+  // While buffers are apart: in the workspace, all would be one.
+  functions().addPass(createMergeRegions());
   // After the generators, which allocate their packing buffers.
   manager.addPass(createPlanMemory());
   cleanUp(manager);

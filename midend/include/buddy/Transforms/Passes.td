@@ -398,6 +398,39 @@ def ExpandMath : Pass<"buddy-expand-math", "::mlir::func::FuncOp"> {
                            "::mlir::vector::VectorDialect", "::mlir::affine::AffineDialect"];
 }
 
+def MergeRegions : Pass<"buddy-merge-regions", "::mlir::func::FuncOp"> {
+  let summary = "put parallel loops that do not depend on each other in one region";
+  let description = [{
+    `omp.parallel` regions of one loop each become one region if none of the loops writes
+    what another touches: its threads run all loops without waiting for each other. The
+    work of all together decides whether several threads are worth it, so that the small
+    projections of a layer are split along with the large one. Each loop, and what is
+    sequential, comes as early as what it depends on allows; arithmetic, allocations,
+    checks and reads of what is not written before go first. Branches on sizes take the
+    loops in them along.
+
+    A call, an op of unknown effects and a value from memory that later ops need are not
+    moved, nor is anything past them. Regions with a thread's buffer of dynamic size stay
+    alone.
+
+    ```mlir
+    %n = buddy.num_threads %w
+    omp.parallel num_threads(%n : i32) { omp.wsloop nowait { … ins(%x) outs(%a) } }
+    %m = buddy.num_threads %v
+    omp.parallel num_threads(%m : i32) { omp.wsloop nowait { … ins(%x) outs(%b) } }
+    // becomes
+    %sum = arith.addi %w, %v : index
+    %both = buddy.num_threads %sum
+    omp.parallel num_threads(%both : i32) {
+      omp.wsloop nowait { … ins(%x) outs(%a) }
+      omp.wsloop nowait { … ins(%x) outs(%b) }
+    }
+    ```
+  }];
+  let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect"];
+}
+
 def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {
   let summary = "lower memref.expand_shape to reinterpret_cast";
   let description = [{

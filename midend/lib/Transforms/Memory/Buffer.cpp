@@ -16,8 +16,9 @@ Value buddy::getBuffer(Value memref) {
                    argument.getOwner()->isEntryBlock()
                ? memref
                : Value();
-  return memref.getDefiningOp<memref::AllocOp>() ||
-                 memref.getDefiningOp<memref::GetGlobalOp>()
+  Operation *op = memref.getDefiningOp();
+  return isa_and_nonnull<memref::AllocOp, memref::AllocaOp,
+                         memref::GetGlobalOp>(op)
              ? memref
              : Value();
 }
