@@ -184,13 +184,19 @@ _EMPTY = ctypes.create_string_buffer(64)
 class Library:
     """The cases compiled to one shared library."""
 
-    def __init__(self, directory: Path, cases: Sequence[Case]) -> None:
+    def __init__(self, directory: Path, cases: Sequence[Case], target: str = "native") -> None:
         self.cases = cases
         source, lowered = directory / "cases.mlir", directory / "lowered.mlir"
         source.write_text("\n".join(case.mlir(f"case{i}") for i, case in enumerate(cases)))
         library = directory / "cases.so"
         for command in (
-            [BUILD / "bin" / "buddy-opt", "--buddy-pipeline", source, "-o", lowered],
+            [
+                BUILD / "bin" / "buddy-opt",
+                f"--buddy-pipeline=target={target}",
+                source,
+                "-o",
+                lowered,
+            ],
             [BUILD / "bin" / "buddy-llc", lowered, "--shared", "-o", library],
         ):
             result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
