@@ -15,11 +15,6 @@
 using namespace mlir;
 using namespace buddy;
 
-/// Elements of a one-dimensional loop that one parallel iteration takes.
-static constexpr int64_t kChunk = 4096;
-/// Accumulators of a vector reduction: latency times throughput of an addition.
-static constexpr int64_t kAccumulators = 4;
-
 SmallVector<Value> LoopEmitter::indices(AffineMap map) {
   SmallVector<Value> result;
   for (AffineExpr expr : map.getResults()) {
@@ -331,16 +326,19 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
     Value rest = arith::RemUIOp::create(builder, loc, sizes[dim], stride);
     return arith::SubIOp::create(builder, loc, sizes[dim], rest).getResult();
   };
+  // An accumulator and what is added to it take a register each.
+  int64_t sums = std::clamp<int64_t>(
+      target.vectorRegisters / (2 * kinds->size()), 1, target.accumulators());
   SmallVector<Value> many;
-  for (int64_t u = 0; u < kAccumulators; ++u)
+  for (int64_t u = 0; u < sums; ++u)
     llvm::append_range(many, init);
-  Value end4 = wholeSteps(
-      arith::MulIOp::create(builder, loc, lanes, constant(kAccumulators)));
-  auto unrolled = loop(zero, end4, kAccumulators, many);
+  Value end4 =
+      wholeSteps(arith::MulIOp::create(builder, loc, lanes, constant(sums)));
+  auto unrolled = loop(zero, end4, sums, many);
   SmallVector<Value> partial;
   for (size_t i = 0; i < kinds->size(); ++i) {
     Value sum = unrolled.getResult(i);
-    for (int64_t u = 1; u < kAccumulators; ++u)
+    for (int64_t u = 1; u < sums; ++u)
       sum =
           vector::makeArithReduction(builder, loc, (*kinds)[i], sum,
                                      unrolled.getResult(u * kinds->size() + i));
@@ -486,13 +484,14 @@ void LoopEmitter::emitLoops() {
   ArrayRef<unsigned> dims = parallel;
   if (dims.size() == 1 && reductions.empty()) {
     unsigned dim = dims.front();
+    // So many f32 fill half of the first-level cache.
+    Value chunk = constant(target.l1Bytes / 2 / sizeof(float));
     createParallelLoop(
-        builder, loc, constant(0), sizes[dim], constant(kChunk), work,
+        builder, loc, constant(0), sizes[dim], chunk, work,
         [&](OpBuilder &, Location, ValueRange starts) {
           Value left =
               arith::SubIOp::create(builder, loc, sizes[dim], starts[0]);
-          Value count =
-              arith::MinSIOp::create(builder, loc, left, constant(kChunk));
+          Value count = arith::MinSIOp::create(builder, loc, left, chunk);
           emitInnermost(dim, starts[0],
                         arith::AddIOp::create(builder, loc, starts[0], count));
         });
