@@ -35,7 +35,10 @@ struct ExpandMath : buddy::impl::ExpandMathBase<ExpandMath> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     populateMathF32ExpansionPatterns(patterns, hasPolynomial);
-    populateMathPolynomialApproximationPatterns(patterns, hasPolynomial);
+    populateMathFunctionPatterns(patterns);
+    populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
+      return hasPolynomial(name) && name != "math.tanh" && name != "math.erf";
+    });
     math::populateExpansionPatterns(
         patterns, {"clampf", "exp2", "rsqrt", "fpowi", "ctlz"});
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))

@@ -12,9 +12,15 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir {
+class RewritePatternSet;
+} // namespace mlir
 
 namespace buddy {
+
+/// Patterns that make arithmetic of tanh and erf on f32.
+void populateMathFunctionPatterns(mlir::RewritePatternSet &patterns);
 
 /// Instructions of every target, or a few of them, on vectors too.
 inline bool isMathInstruction(mlir::Operation *op) {
@@ -24,9 +30,10 @@ inline bool isMathInstruction(mlir::Operation *op) {
                    mlir::math::FmaOp, mlir::math::AbsIOp>(op);
 }
 
-/// Functions of f32 whose upstream approximation is within a few ulp over the
-/// whole range, by the op's name. Sine and cosine are not among them: their
-/// range reduction loses digits for large angles, which rotary embeddings have.
+/// Functions of f32 that are expanded, within a few units in the last place
+/// over the whole range, by the op's name. Sine and cosine are not among them:
+/// their range reduction loses digits for large angles, which rotary embeddings
+/// have.
 inline bool hasPolynomial(llvm::StringRef name) {
   return llvm::is_contained({"math.exp", "math.expm1", "math.tanh", "math.erf",
                              "math.log", "math.log2", "math.log1p",
