@@ -373,8 +373,12 @@ class Backend:
 
 def _copy(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-        return copy.copy_(value) if 0 not in value.stride() else value.clone()
+        part = value
+        for dim, stride in enumerate(value.stride()):
+            if stride == 0 and value.shape[dim] > 1:  # one element in memory
+                part = part.narrow(dim, 0, 1)
+        copy = torch.empty_strided(part.shape, part.stride(), dtype=value.dtype)
+        return copy.copy_(part).expand(value.shape)
     if isinstance(value, (list, tuple)):
         return type(value)(_copy(item) for item in value)
     return value
