@@ -11,11 +11,13 @@
 #include "buddy/Pipelines/Pipeline.h"
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
+#include "buddy/Transforms/Remarks.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -45,10 +47,44 @@ void initialize() {
   (void)once;
 }
 
-/// A module in a context of its own, with the diagnostics it caused.
+/// What a pass told (buddy/Transforms/Remarks.h).
+struct PassRemark {
+  std::string name, function;
+  std::vector<std::string> places; ///< "FILE:LINE" of each source line.
+  std::vector<std::pair<std::string, std::string>> values;
+};
+
+class RemarkCollector : public remark::detail::MLIRRemarkStreamerBase {
+public:
+  explicit RemarkCollector(std::vector<PassRemark> &list) : list(list) {}
+
+  void streamOptimizationRemark(const remark::detail::Remark &from) override {
+    PassRemark made{
+        from.getRemarkName().str(), from.getFunction().str(), {}, {}};
+    from.getLocation()->walk([&](Location location) {
+      if (auto line = dyn_cast<FileLineColLoc>(location)) {
+        std::string place =
+            (line.getFilename().getValue() + ":" + llvm::Twine(line.getLine()))
+                .str();
+        if (!llvm::is_contained(made.places, place))
+          made.places.push_back(place);
+      }
+      return WalkResult::advance();
+    });
+    for (const remark::detail::Remark::Arg &value : from.getArgs())
+      made.values.emplace_back(value.key, value.val);
+    list.push_back(std::move(made));
+  }
+
+private:
+  std::vector<PassRemark> &list;
+};
+
+/// A module in a context of its own, with the diagnostics and, if asked for,
+/// the remarks it caused.
 class Module {
 public:
-  explicit Module(const py::bytes &source) {
+  explicit Module(const py::bytes &source, bool remarks) {
     initialize();
     DialectRegistry registry;
     buddy::registerAllDialects(registry);
@@ -60,6 +96,17 @@ public:
       }
       return success();
     });
+    if (remarks) {
+      // In the order of the functions, and from one thread.
+      context->disableMultithreading();
+      remark::RemarkCategories categories;
+      categories.passed = categories.missed = categories.analysis =
+          categories.failed = buddy::kRemarkCategory.str();
+      if (failed(remark::enableOptimizationRemarks(
+              *context, std::make_unique<RemarkCollector>(collected),
+              std::make_unique<remark::RemarkEmittingPolicyAll>(), categories)))
+        throw std::runtime_error("remarks cannot be collected");
+    }
     std::string_view view = source;
     op = parseSourceString<ModuleOp>({view.data(), view.size()}, context.get());
     if (!op)
@@ -169,6 +216,22 @@ public:
     return result;
   }
 
+  py::list remarks() const {
+    py::list result;
+    for (const PassRemark &each : collected) {
+      py::dict values;
+      for (const auto &[key, value] : each.values)
+        values[py::str(key)] = value;
+      py::dict fields;
+      fields["name"] = each.name;
+      fields["function"] = each.function;
+      fields["places"] = each.places;
+      fields["values"] = values;
+      result.append(fields);
+    }
+    return result;
+  }
+
   void setWeightOffsets(const std::map<std::string, int64_t> &offsets) {
     forEachArgument([&](func::FuncOp function, unsigned i, StringRef name) {
       auto found = offsets.find(name.str());
@@ -196,6 +259,7 @@ private:
 
   std::string take() { return std::exchange(diagnostics, std::string()); }
 
+  std::vector<PassRemark> collected; ///< Written to by the context.
   std::unique_ptr<MLIRContext> context;
   OwningOpRef<ModuleOp> op;
   std::string diagnostics;
@@ -207,7 +271,8 @@ PYBIND11_MODULE(_buddy, m) {
   m.doc() = "Buddy's compiler: passes, code generation, linking";
   m.attr("llvm_version") = LLVM_VERSION_STRING;
   py::class_<Module>(m, "Module")
-      .def(py::init<const py::bytes &>(), py::arg("source"))
+      .def(py::init<const py::bytes &, bool>(), py::arg("source"),
+           py::arg("remarks") = false)
       .def("pipeline", &Module::pipeline, py::arg("options") = "",
            py::arg("reproducer") = "",
            "Run the pipeline, e.g. 'target=native stop-after=kernel'.")
@@ -215,6 +280,8 @@ PYBIND11_MODULE(_buddy, m) {
       .def("packings", &Module::packings,
            "Weights stored packed after phase graph: {name: fields of "
            "#buddy.packing or #buddy.panels}.")
+      .def("remarks", &Module::remarks,
+           "What passes told, in order: name, function, places, values.")
       .def("set_weight_offsets", &Module::setWeightOffsets, py::arg("offsets"),
            "Set byte offsets in the weights file, by name; before phase llvm.")
       .def("set_build_id", &Module::setBuildId, py::arg("id"),

@@ -159,12 +159,13 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
         Triple(sys::getDefaultTargetTriple()).getArch())
       return error;
     // What is most often missing cannot be told from the linker's words.
+    const char *debian = target.isAArch64() ? "arm64" : "riscv64";
     return createStringError(
         inconvertibleErrorCode(),
-        "%s; linking for %s needs its C library and libgomp (on Debian for "
-        "RISC-V: libc6-dev-riscv64-cross, libgomp1-riscv64-cross, "
-        "libstdc++-*-dev-riscv64-cross)",
-        toString(std::move(error)).c_str(), target.triple.c_str());
+        "%s; linking for %s needs its C library and libgomp (on Debian: "
+        "libc6-dev-%s-cross, libgomp1-%s-cross, libstdc++-*-dev-%s-cross)",
+        toString(std::move(error)).c_str(), target.triple.c_str(), debian,
+        debian, debian);
   }
   return store(linked.path(), output);
 }

@@ -14,6 +14,7 @@
 using namespace buddy;
 
 bool TargetInfo::isX86() const { return llvm::Triple(triple).isX86(); }
+bool TargetInfo::isAArch64() const { return llvm::Triple(triple).isAArch64(); }
 bool TargetInfo::isRISCV() const { return llvm::Triple(triple).isRISCV(); }
 
 bool TargetInfo::hasFeature(llvm::StringRef feature) const {
@@ -37,7 +38,8 @@ bool TargetInfo::hasFloat16Conversion() const {
   // Every x86 with 256-bit vectors that is described here has f16c.
   if (isX86())
     return vectorBits >= 256;
-  return isRISCV() && (hasFeature("zvfh") || hasFeature("zvfhmin"));
+  // Part of AArch64's base.
+  return isAArch64() || hasFeature("zvfh") || hasFeature("zvfhmin");
 }
 
 /// Bytes of a level's cache for data as the kernel lists them for the first
@@ -70,6 +72,11 @@ static uint64_t cacheBytes(llvm::StringRef level, int name, uint64_t fallback) {
   return bytes > 0 ? uint64_t(bytes) : fallback;
 }
 
+static unsigned x86FmaPorts(llvm::StringRef cpu) {
+  // Its two units of 256 bits make one of 512.
+  return cpu == "znver4" ? 1 : 2;
+}
+
 static TargetInfo nativeTarget() {
   TargetInfo t;
   t.name = "native";
@@ -90,6 +97,9 @@ static TargetInfo nativeTarget() {
       t.vectorBits = 512, t.vectorRegisters = 32;
     else if (t.hasFeature("avx2"))
       t.vectorBits = 256;
+    t.fmaPorts = x86FmaPorts(t.cpu);
+  } else if (t.isAArch64()) {
+    t.vectorRegisters = 32;
   } else if (t.isRISCV() && t.hasFeature("v")) {
     t.scalableVectors = true;
     t.vectorBits = 64;
@@ -111,6 +121,7 @@ static TargetInfo x86Target(llvm::StringRef name, llvm::StringRef cpu,
   t.openmp = "omp";
   t.vectorBits = vectorBits;
   t.vectorRegisters = registers;
+  t.fmaPorts = x86FmaPorts(cpu);
   // LLVM's generic AVX512 levels prefer 256-bit vectors.
   if (vectorBits == 512)
     t.features = "-prefer-256-bit", t.l2Bytes = 1 << 20;
@@ -138,9 +149,28 @@ static TargetInfo rv64gcv() {
   return t;
 }
 
+/// An Arm server core. Vectors are NEON's of 128 bits where SVE is at hand too:
+/// V1 has four units of 128 bits that SVE joins to two of 256, and V2's SVE has
+/// 128 bits.
+static TargetInfo neoverse(llvm::StringRef name, unsigned fmaPorts,
+                           uint64_t l2Bytes, llvm::StringRef more = "") {
+  TargetInfo t;
+  t.name = t.cpu = name.str();
+  t.triple = "aarch64-unknown-linux-gnu";
+  // Listed, for a program to check on the CPU it runs on.
+  t.features = "+neon,+crc,+lse,+rdm,+rcpc,+fullfp16,+dotprod" + more.str();
+  t.openmp = "gomp";
+  t.vectorBits = 128;
+  t.vectorRegisters = 32;
+  t.fmaPorts = fmaPorts;
+  t.l1Bytes = 64 << 10, t.l2Bytes = l2Bytes;
+  return t;
+}
+
 std::vector<std::string> buddy::getTargetNames() {
-  return {"native",         "x86-64-v3", "x86-64-v4",
-          "sapphirerapids", "znver4",    "rv64gcv"};
+  return {"native",         "x86-64-v3",   "x86-64-v4",
+          "sapphirerapids", "znver4",      "neoverse-n1",
+          "neoverse-v1",    "neoverse-v2", "rv64gcv"};
 }
 
 llvm::Expected<TargetInfo> buddy::getTargetInfo(llvm::StringRef name) {
@@ -160,6 +190,14 @@ llvm::Expected<TargetInfo> buddy::getTargetInfo(llvm::StringRef name) {
     t.l1Bytes = 48 << 10, t.l2Bytes = 2 << 20, t.l3Bytes = 30 << 20;
     return t;
   }
+  if (name == "neoverse-n1")
+    return neoverse(name, /*fmaPorts=*/2, /*l2Bytes=*/1 << 20);
+  if (name == "neoverse-v1")
+    return neoverse(name, /*fmaPorts=*/4, /*l2Bytes=*/1 << 20,
+                    ",+bf16,+i8mm,+sve");
+  if (name == "neoverse-v2")
+    return neoverse(name, /*fmaPorts=*/4, /*l2Bytes=*/2 << 20,
+                    ",+bf16,+i8mm,+sve,+sve2");
   if (name == "rv64gcv")
     return rv64gcv();
   return llvm::createStringError(

@@ -7,7 +7,9 @@
 //
 // x86: CPUID leaves as in Intel's "Software Developer's Manual", volume 2A, and
 // AMD's "Programmer's Manual", volume 3, appendix E; XCR0 tells whether the
-// system saves the wide registers.  RISC-V: the letters of AT_HWCAP.
+// system saves the wide registers.  AArch64: the bits of AT_HWCAP and AT_HWCAP2
+// as in Linux's arch/arm64/include/uapi/asm/hwcap.h.  RISC-V: the letters of
+// AT_HWCAP.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +26,7 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
-#elif defined(__riscv)
+#elif defined(__riscv) || defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
 
@@ -136,6 +138,30 @@ inline bool lacks(const std::string &name) {
     if (name == f.name)
       return !(cpuid(f.leaf, f.subleaf, f.reg) >> f.bit & 1) ||
              (savedState() & f.state) != f.state;
+  return false;
+}
+
+} // namespace cpu_detail
+#elif defined(__aarch64__)
+namespace cpu_detail {
+
+struct Feature {
+  const char *name; ///< LLVM's.
+  unsigned long word;
+  uint8_t bit;
+};
+
+inline constexpr Feature Features[] = {
+    {"neon", AT_HWCAP, 1},      {"crc", AT_HWCAP, 7},    {"lse", AT_HWCAP, 8},
+    {"fullfp16", AT_HWCAP, 10}, {"rdm", AT_HWCAP, 12},   {"rcpc", AT_HWCAP, 15},
+    {"dotprod", AT_HWCAP, 20},  {"sve", AT_HWCAP, 22},   {"sve2", AT_HWCAP2, 1},
+    {"i8mm", AT_HWCAP2, 13},    {"bf16", AT_HWCAP2, 14},
+};
+
+inline bool lacks(const std::string &name) {
+  for (const Feature &f : Features)
+    if (name == f.name)
+      return !(getauxval(f.word) >> f.bit & 1);
   return false;
 }
 

@@ -90,20 +90,6 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "-o", "--output", metavar="DIR", required=True, type=Path, help="the bundle to write"
     )
-    build.add_argument(
-        "--dtype",
-        choices=["f32", "bf16", "f16", "q8_0", "q4_1", "q4_0", "keep"],
-        default="f32",
-        help="of a LLaMA's weights, activations and caches, or blocks of 8 or 4 bits for matrices "
-        "of weights (also of a factory's module), or the blocks that the GGUF file has",
-    )
-    build.add_argument(
-        "--activations",
-        choices=["int8", "f32"],
-        default="int8",
-        help="what rows become where they meet quantised weights: blocks of int8, the fastest, or "
-        "f32, which rounds nothing",
-    )
     _add_compile_options(build)
     build.add_argument("--threads", type=positive, help="threads of the build itself")
     build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)
@@ -125,9 +111,15 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--json", action="store_true", help="print the manifest as it is")
     inspect.set_defaults(function=_inspect)
 
-    explain = commands.add_parser("explain", help="show a model's operations and their source")
+    explain = commands.add_parser(
+        "explain",
+        help="show a model's operations, what of them stayed scalar, and the memory of a call",
+    )
     explain.add_argument("model", metavar="MODEL")
     _add_compile_options(explain)
+    explain.add_argument(
+        "--plot", metavar="FILE", type=Path, help="draw what lies where in memory, as PNG or SVG"
+    )
     explain.set_defaults(function=_explain)
 
     bench.add(commands)
@@ -135,6 +127,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_compile_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dtype",
+        choices=["f32", "bf16", "f16", "q8_0", "q4_1", "q4_0", "keep"],
+        default="f32",
+        help="of a LLaMA's weights, activations and caches, or blocks of 8 or 4 bits for matrices "
+        "of weights (also of a factory's module), or the blocks that the GGUF file has",
+    )
+    parser.add_argument(
+        "--activations",
+        choices=["int8", "f32"],
+        default="int8",
+        help="what rows become where they meet quantised weights: blocks of int8, the fastest, or "
+        "f32, which rounds nothing",
+    )
     parser.add_argument("--target", default="native", help="native, x86-64-v4, rv64gcv, …")
     parser.add_argument("--primary-dialect", choices=["linalg", "tosa"], default="linalg")
     parser.add_argument(
@@ -176,9 +182,17 @@ def _inspect(args: argparse.Namespace) -> None:
 
 
 def _explain(args: argparse.Namespace) -> None:
+    from buddy.aot.bundle import BuildOptions
     from buddy.aot.explain import explain
 
-    print(explain(args.model, args.target, args.primary_dialect, args.dump_phases_to))
+    options = BuildOptions(
+        target=args.target,
+        dtype=args.dtype,
+        activations=args.activations,
+        primary_dialect=args.primary_dialect,
+        dump_phases_to=args.dump_phases_to,
+    )
+    print(explain(args.model, options, args.plot))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// One module for two architectures: nothing of one leaks into the passes, and
+// One module for three architectures: nothing of one leaks into the passes, and
 // conversions, copies and mathematics become code, not calls.
 
 // RUN: buddy-opt %s --buddy-pipeline="target=rv64gcv" -o %t.rv.mlir
@@ -14,6 +14,12 @@
 // RUN:   --implicit-check-not=__truncsfbf2 --implicit-check-not=memrefCopy --implicit-check-not=expf
 // RUN: buddy-llc %t.x86.mlir -o %t.x86.o
 // RUN: llvm-nm --undefined-only -j %t.x86.o | not grep -v -x -E "memset|kmp_set_blocktime|__kmpc_[a-z0-9_]*"
+
+// RUN: buddy-opt %s --buddy-pipeline="target=neoverse-v2" -o %t.arm.mlir
+// RUN: buddy-llc %t.arm.mlir -filetype=asm | FileCheck %s --check-prefixes=CHECK,ARM \
+// RUN:   --implicit-check-not=__truncsfbf2 --implicit-check-not=memrefCopy --implicit-check-not=expf
+// RUN: buddy-llc %t.arm.mlir -o %t.arm.o
+// RUN: llvm-nm --undefined-only -j %t.arm.o | not grep -v -x -E "memset|__kmpc_[a-z0-9_]*"
 
 // The way by LLVM IR.
 // RUN: buddy-translate --mlir-to-llvmir %t.rv.mlir -o %t.rv.ll
@@ -37,6 +43,7 @@
 // CHECK-LABEL: product
 // RISCV: vfmacc.vf
 // X86: vfmadd{{[0-9]+}}ps
+// ARM: fmla v{{[0-9]+}}.4s
 func.func @product(
     %x: memref<?x?xf32> {buddy.kind = "input", buddy.name = "x", buddy.shape = ["m", "k"]},
     %w: memref<?x?xbf16> {buddy.kind = "weight", buddy.name = "w", buddy.shape = ["k", "n"]},

@@ -105,8 +105,12 @@ def symbol_values(info: FunctionInfo, call: Sequence[Any]) -> dict[sympy.Symbol,
         elif arg.kind != "output":
             for expr, value in zip(arg.shape, call[arg.placeholder].shape, strict=True):
                 bind(expr, value)
-            for expr, value in zip(arg.strides, call[arg.placeholder].stride(), strict=True):
-                bind(expr, value)
+            # A stride along which nothing is stepped addresses nothing, and Dynamo may take it for
+            # another.
+            tensor = call[arg.placeholder]
+            for expr, value, size in zip(arg.strides, tensor.stride(), tensor.shape, strict=True):
+                if size > 1 and tensor.numel():
+                    bind(expr, value)
     return values
 
 
@@ -373,8 +377,13 @@ class Backend:
 
 def _copy(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-        return copy.copy_(value) if 0 not in value.stride() else value.clone()
+        part = value
+        for dim, stride in enumerate(value.stride()):
+            if stride == 0 and value.shape[dim] > 1:  # one element in memory
+                part = part.narrow(dim, 0, 1)
+        copy = torch.empty_strided(part.shape, part.stride(), dtype=value.dtype)
+        copy.copy_(part)
+        return copy if part is value else copy.expand(value.shape)
     if isinstance(value, (list, tuple)):
         return type(value)(_copy(item) for item in value)
     return value

@@ -54,15 +54,19 @@ class _Traced:
         )
 
 
-def mismatches(programs: Sequence[Program], dynamic: bool = False) -> list[str]:
-    """Return what is wrong with the programs' results and mutated arguments: nothing, it is hoped.
+def compile_programs(
+    programs: Sequence[Program], dynamic: bool | None = False
+) -> list[Callable[..., Any]]:
+    """Compile all programs as entry points of one module; return what runs each.
 
-    dynamic: sizes are symbols.
+    dynamic: sizes are symbols. Each program is traced by a call with its own arguments.
     """
     torch._dynamo.reset()
     builder = ModuleBuilder()
     traced, functions = [], []
-    with torch.no_grad():
+    # Programs may be closures of one code, each of which Dynamo counts as compiling that again.
+    limit = torch._dynamo.config.patch(recompile_limit=len(programs) + 1)
+    with torch.no_grad(), limit:
         for number, program in enumerate(programs):
             backend = _Traced(builder, f"program{number}")
             function = torch.compile(
@@ -75,7 +79,17 @@ def mismatches(programs: Sequence[Program], dynamic: bool = False) -> list[str]:
         calls = iter(compile_entries(module, [name for t in traced for name in t.entries]))
         for backend in traced:
             backend.compiled = [next(calls) for _ in backend.entries]
-        wrong = []
+    return functions
+
+
+def mismatches(programs: Sequence[Program], dynamic: bool = False) -> list[str]:
+    """Return what is wrong with the programs' results and mutated arguments: nothing, it is hoped.
+
+    dynamic: sizes are symbols.
+    """
+    functions = compile_programs(programs, dynamic)
+    wrong = []
+    with torch.no_grad():
         for program, function in zip(programs, functions, strict=True):
             expected_args, actual_args = _copy(list(program.args)), _copy(list(program.args))
             expected = program.function(*expected_args)

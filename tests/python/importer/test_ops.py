@@ -6,6 +6,7 @@ import buddy.ops  # noqa: F401
 import pytest
 import torch
 import torch.nn.functional as F
+from harness import compare
 
 
 def reference(q, k, v, mask, causal, scale):
@@ -92,3 +93,15 @@ def test_rms_norm(eps, dims):
         torch.testing.assert_close(got, want)
     torch.library.opcheck(torch.ops.buddy.rms_norm.default, (x, shape, weight, eps))
     torch.library.opcheck(torch.ops.buddy.rms_norm.default, (x.detach(), shape))
+
+
+def test_rms_norm_over_a_shape_known_at_the_call():
+    def arguments(rows, columns):
+        return torch.randn(rows, columns), torch.randn(columns)
+
+    compare(
+        lambda x, w: F.rms_norm(x, w.shape, w, 1e-5),
+        *arguments(3, 5),
+        dynamic=True,
+        more=[arguments(4, 33)],
+    )

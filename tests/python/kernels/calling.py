@@ -90,10 +90,12 @@ class Library:
         return self.raw(name, context, *arguments)
 
 
-def compile_module(source: str, folder: Path, optimize: int = 3, options: str = "") -> Path:
-    """Run the whole pipeline for this machine; return the library's path."""
+def compile_module(
+    source: str, folder: Path, optimize: int = 3, options: str = "", target: str = "native"
+) -> Path:
+    """Run the whole pipeline; return the library's path."""
     lowered, output = folder / "module.mlir", folder / "module.so"
-    pipeline = f"--buddy-pipeline=target=native {options}"
+    pipeline = f"--buddy-pipeline=target={target} {options}"
     opt = [BUILD / "bin" / "buddy-opt", pipeline, "-", "-o", lowered]
     subprocess.run(opt, input=source, text=True, check=True)
     llc = [BUILD / "bin" / "buddy-llc", lowered, "--shared", f"--rpath={LLVM / 'lib'}"]

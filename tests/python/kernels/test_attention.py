@@ -206,10 +206,10 @@ def array(tensor: torch.Tensor) -> np.ndarray:
 class Cases:
     """Cases compiled to one library."""
 
-    def __init__(self, folder: Path, cases: Sequence[Case]) -> None:
+    def __init__(self, folder: Path, cases: Sequence[Case], target: str = "native") -> None:
         self.cases = cases
         source = "\n".join(case.mlir(f"case{i}") for i, case in enumerate(cases))
-        self.library = Library(compile_module(source, folder))
+        self.library = Library(compile_module(source, folder, target=target))
 
     def call(
         self, index: int, tensors: dict[str, torch.Tensor], sizes: dict[str, int], threads: int

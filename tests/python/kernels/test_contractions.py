@@ -191,23 +191,24 @@ class Library:
 
     flags: tuple[str, ...] = ()
 
-    def __init__(self, directory: Path, cases: Sequence[Case]) -> None:
+    def __init__(self, directory: Path, cases: Sequence[Case], target: str = "native") -> None:
         self.cases = cases
         source, lowered = directory / "cases.mlir", directory / "lowered.mlir"
         source.write_text("\n".join(case.mlir(f"case{i}") for i, case in enumerate(cases)))
         library = directory / "cases.so"
+        self.target = target
         self.lower(source, lowered)
         run("buddy-llc", lowered, "--shared", *self.flags, "-o", library)
         self.library = ctypes.CDLL(str(library))
         self.packings: dict[str, dict] = {}
         if any(case.packed for case in cases):
             module = pytest.importorskip("_buddy").Module(source.read_bytes())
-            module.pipeline("stop-after=graph")
+            module.pipeline(f"target={target} stop-after=graph")
             self.packings = module.packings()
 
     def lower(self, source: Path, output: Path) -> None:
         """Imported module to LLVM dialect."""
-        run("buddy-opt", "--buddy-pipeline", source, "-o", output)
+        run("buddy-opt", f"--buddy-pipeline=target={self.target}", source, "-o", output)
 
     def call(self, index: int, tensors: Sequence[torch.Tensor], threads: int) -> None:
         context = ctypes.create_string_buffer(CONTEXT_SIZE + 64)

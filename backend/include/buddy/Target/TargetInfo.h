@@ -17,7 +17,7 @@
 namespace buddy {
 
 struct TargetInfo {
-  std::string name;     ///< As asked for: native, x86-64-v4, rv64gcv, …
+  std::string name;     ///< As asked for: native, neoverse-n1, rv64gcv, …
   std::string triple;   ///< LLVM triple.
   std::string cpu;      ///< LLVM CPU name.
   std::string features; ///< LLVM feature string, "+a,-b".
@@ -29,6 +29,7 @@ struct TargetInfo {
   /// Vector length is known only at run time.
   bool scalableVectors = false;
   unsigned vectorRegisters = 16;
+  /// FMAs of whole vectors that start in a cycle.
   unsigned fmaPorts = 2;
   /// Cycles from an FMA to one that uses its result.
   unsigned fmaLatency = 4;
@@ -39,8 +40,12 @@ struct TargetInfo {
   /// Zen 4 with libomp's workers spinning: decoding with 4-bit weights takes
   /// 4.8 to 4.9 ms a token at 2^18, 3.8 to 4.4 at 2^16, 4.2 to 4.4 at 2^14.
   int64_t parallelGrain = 1 << 16;
+  /// Tasks that are enough for any number of threads. No property of a machine
+  /// at hand: results must not depend on where a library runs.
+  int64_t parallelTasks = 64;
 
   bool isX86() const;
+  bool isAArch64() const;
   bool isRISCV() const;
   /// The feature string names this feature as present.
   bool hasFeature(llvm::StringRef feature) const;
@@ -48,6 +53,14 @@ struct TargetInfo {
   unsigned vectorLength(unsigned elementBits) const {
     return vectorBits / elementBits;
   }
+  /// Rows of a register tile of a matrix product: as many accumulators as leave
+  /// registers for the factors (two vectors of columns a row; scalable ones in
+  /// groups of four registers, of which there are eight).
+  unsigned tileRows() const {
+    return scalableVectors ? 7 : vectorRegisters >= 32 ? 8 : 6;
+  }
+  /// Independent sums that keep the FMA units busy.
+  unsigned accumulators() const { return fmaPorts * fmaLatency; }
   /// One instruction adds products of four unsigned and four signed bytes to
   /// each 32-bit lane of a vector of so many bits (x86's vpdpbusd).
   bool hasByteDot(unsigned bits) const;

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from buddy.aot.errors import BundleError
+from buddy.aot.remarks import Remark, parse
 
 # The OpenMP runtime that each kind of target links against (_buddy.TargetInfo.openmp).
 _RUNTIMES = {"omp": "libomp.so.5", "gomp": "libgomp.so.1"}
@@ -46,6 +47,15 @@ def text_after(
     module = _module().Module(bytecode)
     _run_phases(module, target, dump_to, f" stop-after={phase} activations={activations}")
     return str(module.text())
+
+
+def remarks_of(
+    bytecode: bytes, target: Any, dump_to: Path | None, activations: str
+) -> list[Remark]:
+    """What the passes of all phases tell of the module."""
+    module = _module().Module(bytecode, remarks=True)
+    _run_phases(module, target, dump_to, f" activations={activations}")
+    return parse(module.remarks())
 
 
 class Compilation:

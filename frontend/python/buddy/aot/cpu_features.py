@@ -27,6 +27,10 @@ _IMPLIED = {
     "sapphirerapids": [
         *_X86_64_V4, *_AVX512_2019, "avx512fp16", "avxvnni", "amx-tile", "amx-int8", "amx-bf16",
     ],
+    # These list what they need themselves.
+    "neoverse-n1": [],
+    "neoverse-v1": [],
+    "neoverse-v2": [],
     "generic-rv64": [],
 }  # fmt: skip
 

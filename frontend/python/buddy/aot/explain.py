@@ -1,36 +1,46 @@
-"""`buddy explain`: what the importer made of a model, operation by operation."""
+"""`buddy explain`: what a model's operations are, and what the compiler made of them."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from buddy.aot import compiler, weights_file
+from buddy.aot import compiler, remarks, weights_file
 from buddy.aot.bundle import BuildOptions, import_program, program_weights
+from buddy.aot.errors import BundleError
 from buddy.aot.source import open_source
 
 
-def explain(
-    model: str, target: str, primary_dialect: Literal["linalg", "tosa"], dump_to: Path | None
-) -> str:
-    """Return a table of the imported module's operations: how many, and where they come from."""
-    options = BuildOptions(target=target, primary_dialect=primary_dialect)
+def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
+    """Return tables of the imported operations, of what stayed scalar and of the memory of a call.
+
+    plot: a picture of the arenas is written there.
+    """
+    if plot is not None:
+        if importlib.util.find_spec("matplotlib") is None:
+            raise BundleError("--plot needs the Python package matplotlib")
+        if not plot.absolute().parent.is_dir():
+            raise BundleError(f"--plot {plot}: its folder does not exist")
+    info = compiler.target_info(options.target)
     source = open_source(model, options.dtype)
     program = source.trace().program
     layout = weights_file.plan(program_weights(program))
-    imported = import_program(program, layout, options)
-    if dump_to is not None:
-        info = compiler.target_info(target)
-        compiler.text_after(imported.bytecode, info, "llvm", dump_to)
+    formats = source.block_formats(program)
+    imported = import_program(program, layout, options, formats)
     counts, places = _operations(imported.bytecode)
     rows = [("count", "operation", "first from")]
     rows += [(str(count), name, places[name]) for name, count in counts.most_common()]
-    widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    lines = [f"{a:>{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows]
-    kinds = Counter(info.kind for info in imported.args)
+    kinds = Counter(arg.kind for arg in imported.args)
     summary = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return "\n".join([f"{source.description.name}: {summary}", *lines])
+    told = compiler.remarks_of(imported.bytecode, info, options.dump_phases_to, options.activations)
+    if plot is not None:
+        from buddy.aot.arena_plot import draw
+
+        draw(remarks.arenas(told), source.description.name, plot)
+    head = [f"{source.description.name}: {summary}", *remarks.table(rows, right=[0])]
+    return "\n".join(head) + "\n\n" + remarks.text(told)
 
 
 def _operations(bytecode: bytes) -> tuple[Counter[str], dict[str, str]]:

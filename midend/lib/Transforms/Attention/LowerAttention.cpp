@@ -21,14 +21,10 @@ namespace buddy {
 using namespace mlir;
 using namespace buddy;
 
-/// So many tasks are enough for any number of threads; with fewer, keys are
-/// split, but not into ranges of fewer than so many.
-static constexpr int64_t kEnoughTasks = 64, kSplitKeys = 512;
+/// Keys of a block; ranges into which keys are split have at least the most.
+static constexpr int64_t kLeastKeys = 64, kMostKeys = 512;
 /// What a dynamic head size is taken for when blocks are chosen.
 static constexpr int64_t kAssumedDepth = 128;
-/// Rows of a task: fewer do not pay for packing a block of keys, more only
-/// take cache. A multiple of kRowTile leaves no partial register tile.
-static constexpr int64_t kMinRows = 32, kMaxRows = 128, kRowTile = 8;
 
 AttentionEmitter::AttentionEmitter(OpBuilder &builder, AttentionIntoOp op,
                                    const TargetInfo &target)
@@ -79,10 +75,14 @@ void AttentionEmitter::chooseBlocks() {
   // scores an eighth: they pass through it between the contractions.
   int64_t l2 = target.l2Bytes;
   blockKeys = llvm::bit_floor<uint64_t>(l2 / (4 * columns * bytes));
-  blockKeys = std::clamp<int64_t>(blockKeys, 64, 512);
+  blockKeys = std::clamp(blockKeys, kLeastKeys, kMostKeys);
+  // Rows of a task: with fewer than four register tiles, packing a block of
+  // keys does not pay; more than 16 only take cache. A multiple of a tile
+  // leaves no partial one.
+  int64_t tile = target.tileRows();
   int64_t rowCount =
-      std::clamp<int64_t>(l2 / (8 * blockKeys * bytes), kMinRows, kMaxRows);
-  int64_t step = kRowTile / std::gcd(group, kRowTile);
+      std::clamp<int64_t>(l2 / (8 * blockKeys * bytes), 4 * tile, 16 * tile);
+  int64_t step = tile / std::gcd(group, tile);
   blockQueries = llvm::alignTo(std::max<int64_t>(1, rowCount / group), step);
   if (std::optional<int64_t> t = getConstantIntValue(queryCount))
     blockQueries =
@@ -100,8 +100,9 @@ void AttentionEmitter::chooseSplits() {
   for (Value size : batchSizes)
     tasks = mul(tasks, size);
   Value divisor = maximum(tasks, one);
-  Value wanted = divide(add(constant(kEnoughTasks - 1), divisor), divisor);
-  Value possible = divide(keyCount, constant(kSplitKeys));
+  Value wanted =
+      divide(add(constant(target.parallelTasks - 1), divisor), divisor);
+  Value possible = divide(keyCount, constant(kMostKeys));
   Value count = maximum(one, minimum(wanted, possible));
   splitKeys = maximum(roundUp(divide(add(keyCount, sub(count, one)), count),
                               constant(std::max<int64_t>(lanes, 16))),

@@ -55,10 +55,10 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
   } else if (scalable) {
     // Four registers a vector: 7 rows of accumulators and one vector of B fill
     // 32 registers, and the rows' factors are scalars.
-    mr = 7, nr = 1, vl = 4 * target.vectorLength(bits);
+    mr = target.tileRows(), nr = 1, vl = 4 * target.vectorLength(bits);
   } else {
     vl = std::max(1u, target.vectorLength(bits));
-    mr = target.vectorRegisters >= 32 ? 8 : 6;
+    mr = target.tileRows();
     nr = 2;
     int64_t columns = c.b.panels ? c.b.panels->width : c.sizes[c.col];
     if (!ShapedType::isDynamic(columns) && columns <= vl)

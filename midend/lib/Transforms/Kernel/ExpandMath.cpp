@@ -1,7 +1,10 @@
 //===- ExpandMath.cpp - polynomials for math functions --------------------===//
 
+#include "MathOps.h"
 #include "buddy/Transforms/Passes.h"
+#include "buddy/Transforms/Remarks.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace buddy {
@@ -10,26 +13,37 @@ namespace buddy {
 } // namespace buddy
 
 using namespace mlir;
+using namespace buddy;
 
-/// Functions whose upstream approximation is within a few ulp over the whole
-/// range. Sine and cosine are not among them: their range reduction loses
-/// digits for large angles, which rotary embeddings have.
-static bool hasApproximation(StringRef name) {
-  return llvm::is_contained({"math.exp", "math.expm1", "math.tanh", "math.erf",
-                             "math.log", "math.log2", "math.log1p"},
-                            name);
+/// Tells of functions that are called for each element of a loop.
+static void reportCalls(func::FuncOp function) {
+  function.walk([](Operation *op) {
+    if (!isMathCall(op) || !(op->getParentOfType<LoopLikeOpInterface>() ||
+                             op->getParentOfType<omp::LoopNestOp>()))
+      return;
+    remark::missed(op->getLoc(), remarkOptions("math-call", op))
+        << remark::metric(
+               "function",
+               llvm::formatv("{0} {1}", op->getName().getStringRef(),
+                             getElementTypeOrSelf(op->getResult(0).getType()))
+                   .str());
+  });
 }
 
 namespace {
 struct ExpandMath : buddy::impl::ExpandMathBase<ExpandMath> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    populateMathF32ExpansionPatterns(patterns, hasApproximation);
-    populateMathPolynomialApproximationPatterns(patterns, hasApproximation);
+    populateMathF32ExpansionPatterns(patterns, hasPolynomial);
+    populateMathFunctionPatterns(patterns);
+    populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
+      return hasPolynomial(name) && name != "math.tanh" && name != "math.erf";
+    });
     math::populateExpansionPatterns(
         patterns, {"clampf", "exp2", "rsqrt", "fpowi", "ctlz"});
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
+      return signalPassFailure();
+    reportCalls(getOperation());
   }
 };
 } // namespace

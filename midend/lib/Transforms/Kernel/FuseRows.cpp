@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "buddy/Transforms/Buffer.h"
+#include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Parallel.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
@@ -27,9 +28,6 @@ namespace buddy {
 
 using namespace mlir;
 using buddy::getBuffer;
-
-/// Inner loops shorter than this gain nothing by a loop over rows around them.
-static constexpr int64_t kShortestRow = 16;
 
 static bool isMemref(OpOperand &operand) {
   return isa<MemRefType>(operand.get().getType());
@@ -164,7 +162,7 @@ struct FuseRows : buddy::impl::FuseRowsBase<FuseRows> {
           return false;
         length *= size;
       }
-      return length < kShortestRow;
+      return length < shortestRow;
     };
     if (rows == 0 || (isShort(op) && llvm::all_of(group.ops, isShort)))
       return 0;
@@ -352,6 +350,10 @@ struct FuseRows : buddy::impl::FuseRowsBase<FuseRows> {
   }
 
   void runOnOperation() override {
+    FailureOr<buddy::TargetInfo> target = buddy::findTarget(getOperation());
+    if (failed(target))
+      return signalPassFailure();
+    shortestRow = target->cacheLineBytes / sizeof(float);
     SmallVector<Block *> blocks;
     getOperation().walk([&](Block *block) {
       Operation *parent = block->getParentOp();
@@ -364,5 +366,9 @@ struct FuseRows : buddy::impl::FuseRowsBase<FuseRows> {
     for (Block *block : blocks)
       runOnBlock(*block);
   }
+
+  /// Inner loops shorter than this, a line of the cache, gain nothing by a loop
+  /// over rows around them.
+  int64_t shortestRow = 0;
 };
 } // namespace

@@ -2,20 +2,18 @@
 
 #include "LoopEmitter.h"
 
+#include "MathOps.h"
 #include "buddy/Transforms/Parallel.h"
+#include "buddy/Transforms/Remarks.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace buddy;
-
-/// Elements of a one-dimensional loop that one parallel iteration takes.
-static constexpr int64_t kChunk = 4096;
-/// Accumulators of a vector reduction: latency times throughput of an addition.
-static constexpr int64_t kAccumulators = 4;
 
 SmallVector<Value> LoopEmitter::indices(AffineMap map) {
   SmallVector<Value> result;
@@ -165,16 +163,15 @@ SmallVector<Value> LoopEmitter::body(ValueRange accumulators,
 /// instruction. Others would become a call for each lane.
 static bool isVectorMath(Operation *op) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
-  if (isa<math::AbsFOp, math::SqrtOp, math::RsqrtOp, math::FloorOp,
-          math::CeilOp, math::TruncOp, math::RoundEvenOp, math::CopySignOp,
-          math::FmaOp, math::AbsIOp>(op))
+  if (isMathInstruction(op))
     return type.isF32() || type.isF64() || type.isInteger();
-  return type.isF32() &&
-         isa<math::ExpOp, math::ExpM1Op, math::TanhOp, math::ErfOp, math::LogOp,
-             math::Log2Op, math::Log1pOp, math::Exp2Op>(op);
+  return type.isF32() && hasPolynomial(op->getName().getStringRef());
 }
 
-bool LoopEmitter::canVectorizeBody(unsigned dim) {
+std::string LoopEmitter::obstacle(unsigned dim) {
+  auto says = [](const auto &thing, StringRef what) {
+    return llvm::formatv("{0} {1}", thing, what).str();
+  };
   for (OpOperand &operand : op->getOpOperands()) {
     auto type = dyn_cast<MemRefType>(operand.get().getType());
     if (!type)
@@ -182,32 +179,32 @@ bool LoopEmitter::canVectorizeBody(unsigned dim) {
     // Bits lie in bytes in memory, not in vectors of bits.
     Type element = type.getElementType();
     if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() < 8)
-      return false;
+      return says(element, "has no vectors in memory");
     AffineMap map = op.getMatchingIndexingMap(&operand);
     if (!map.isFunctionOfDim(dim))
       continue;
     unsigned last = map.getNumResults() - 1;
+    bool isLast = map.getResult(last) == getAffineDimExpr(dim, op.getContext());
     for (unsigned i = 0; i < last; ++i)
-      if (map.getResult(i).isFunctionOfDim(dim))
-        return false;
-    if (map.getResult(last) != getAffineDimExpr(dim, op.getContext()) ||
-        !type.isLastDimUnitStride())
-      return false;
+      isLast &= !map.getResult(i).isFunctionOfDim(dim);
+    if (!isLast || !type.isLastDimUnitStride())
+      return says(op.isDpsInit(&operand) ? "an output" : "an input",
+                  "is not contiguous along the innermost loop");
   }
   for (Operation &inner : op->getRegion(0).front().without_terminator()) {
     if (isa<linalg::IndexOp>(inner) || inner.hasTrait<OpTrait::ConstantLike>())
       continue;
     if (inner.getNumResults() == 0 || inner.getNumRegions() != 0 ||
         !OpTrait::hasElementwiseMappableTraits(&inner))
-      return false;
+      return says(inner.getName(), "has no vector form");
     for (Type t : inner.getResultTypes())
       if (!VectorType::isValidElementType(t))
-        return false;
+        return says(t, "is no element of a vector");
     if (isa_and_nonnull<math::MathDialect>(inner.getDialect()) &&
         !isVectorMath(&inner))
-      return false;
+      return says(inner.getName(), "has no vector form");
   }
-  return true;
+  return {};
 }
 
 bool LoopEmitter::usesFloat16() {
@@ -220,7 +217,8 @@ bool LoopEmitter::usesFloat16() {
 }
 
 VectorType LoopEmitter::chooseVector(unsigned dim) {
-  if (!canVectorizeBody(dim))
+  scalarReason = obstacle(dim);
+  if (!scalarReason.empty())
     return {};
   // As many lanes as fit of the widest element in memory; wider values inside
   // (indices) take several registers.
@@ -234,13 +232,17 @@ VectorType LoopEmitter::chooseVector(unsigned dim) {
     for (Type t : inner.getResultTypes())
       if (isa<FloatType>(t))
         bits = std::max(bits, t.getIntOrFloatBitWidth());
-  if (!target.hasFloat16Vectors() && usesFloat16())
+  if (!target.hasFloat16Vectors() && usesFloat16()) {
+    scalarReason = "the target has no vectors of f16";
     return {};
+  }
   int64_t lanes = target.vectorLength(bits);
   if (target.scalableVectors)
     lanes *= 2; // Register groups of two: fewer, longer steps.
-  if (lanes < 2)
+  if (lanes < 2) {
+    scalarReason = "a vector register holds one element";
     return {};
+  }
   return VectorType::get({lanes}, builder.getI8Type(),
                          {target.scalableVectors});
 }
@@ -285,8 +287,11 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
       if (auto attr = arith::getNeutralElement(chain.front()))
         neutral.push_back(*attr);
     }
-  if (!kinds || neutral.size() != kinds->size())
+  if (!kinds || neutral.size() != kinds->size()) {
+    if (shape)
+      scalarReason = "what combines the elements is no known reduction";
     return {SmallVector<Value>(accumulators), constant(0)};
+  }
 
   Step step{shape, dim};
   Value lanes = vectorSize(shape), zero = constant(0);
@@ -321,16 +326,19 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
     Value rest = arith::RemUIOp::create(builder, loc, sizes[dim], stride);
     return arith::SubIOp::create(builder, loc, sizes[dim], rest).getResult();
   };
+  // An accumulator and what is added to it take a register each.
+  int64_t sums = std::clamp<int64_t>(
+      target.vectorRegisters / (2 * kinds->size()), 1, target.accumulators());
   SmallVector<Value> many;
-  for (int64_t u = 0; u < kAccumulators; ++u)
+  for (int64_t u = 0; u < sums; ++u)
     llvm::append_range(many, init);
-  Value end4 = wholeSteps(
-      arith::MulIOp::create(builder, loc, lanes, constant(kAccumulators)));
-  auto unrolled = loop(zero, end4, kAccumulators, many);
+  Value end4 =
+      wholeSteps(arith::MulIOp::create(builder, loc, lanes, constant(sums)));
+  auto unrolled = loop(zero, end4, sums, many);
   SmallVector<Value> partial;
   for (size_t i = 0; i < kinds->size(); ++i) {
     Value sum = unrolled.getResult(i);
-    for (int64_t u = 1; u < kAccumulators; ++u)
+    for (int64_t u = 1; u < sums; ++u)
       sum =
           vector::makeArithReduction(builder, loc, (*kinds)[i], sum,
                                      unrolled.getResult(u * kinds->size() + i));
@@ -399,6 +407,8 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
                llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &output) {
                  return op.getMatchingIndexingMap(&output).isFunctionOfDim(dim);
                });
+  if (reductions.empty() && !moves)
+    scalarReason = "an output stays at one element in the innermost loop";
   if (VectorType shape = moves ? chooseVector(dim) : VectorType()) {
     Value lanes = vectorSize(shape);
     Value count = arith::SubIOp::create(builder, loc, upper, lower);
@@ -423,7 +433,34 @@ void LoopEmitter::emitParallel(ArrayRef<unsigned> dims) {
   emitParallel(dims.drop_front());
 }
 
+void LoopEmitter::reportScalar() {
+  auto isFloat = [](Type type) {
+    return isa<FloatType, ComplexType>(getElementTypeOrSelf(type));
+  };
+  Block &block = op->getRegion(0).front();
+  bool floats = llvm::any_of(op->getOperandTypes(), isFloat);
+  llvm::SetVector<StringRef> names;
+  for (Operation &inner : block.without_terminator()) {
+    floats |= llvm::any_of(inner.getResultTypes(), isFloat);
+    if (!inner.hasTrait<OpTrait::ConstantLike>())
+      names.insert(inner.getName().getStringRef());
+  }
+  bool repeats = llvm::any_of(op.getStaticLoopRanges(),
+                              [](int64_t size) { return size != 1; });
+  if (scalarReason.empty() || !floats || !repeats)
+    return;
+  remark::missed(loc, remarkOptions("scalar-loop", op))
+      << remark::metric("reason", scalarReason)
+      << remark::metric("body", names.empty() ? std::string("copy")
+                                              : llvm::join(names, ", "));
+}
+
 void LoopEmitter::emit() {
+  emitLoops();
+  reportScalar();
+}
+
+void LoopEmitter::emitLoops() {
   SmallVector<Range> ranges = op.createLoopRanges(builder, loc);
   SmallVector<unsigned> parallel;
   for (auto [dim, type] : llvm::enumerate(op.getIteratorTypesArray()))
@@ -447,13 +484,14 @@ void LoopEmitter::emit() {
   ArrayRef<unsigned> dims = parallel;
   if (dims.size() == 1 && reductions.empty()) {
     unsigned dim = dims.front();
+    // So many f32 fill half of the first-level cache.
+    Value chunk = constant(target.l1Bytes / 2 / sizeof(float));
     createParallelLoop(
-        builder, loc, constant(0), sizes[dim], constant(kChunk), work,
+        builder, loc, constant(0), sizes[dim], chunk, work,
         [&](OpBuilder &, Location, ValueRange starts) {
           Value left =
               arith::SubIOp::create(builder, loc, sizes[dim], starts[0]);
-          Value count =
-              arith::MinSIOp::create(builder, loc, left, constant(kChunk));
+          Value count = arith::MinSIOp::create(builder, loc, left, chunk);
           emitInnermost(dim, starts[0],
                         arith::AddIOp::create(builder, loc, starts[0], count));
         });

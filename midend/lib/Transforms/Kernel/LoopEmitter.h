@@ -11,6 +11,7 @@
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
 #include <optional>
+#include <string>
 
 namespace buddy {
 
@@ -64,11 +65,15 @@ private:
 
   /// The vector that the innermost loop over `dim` can use, or null.
   mlir::VectorType chooseVector(unsigned dim);
-  bool canVectorizeBody(unsigned dim);
+  /// Why the body cannot be computed on vectors along `dim`; empty if it can.
+  std::string obstacle(unsigned dim);
   bool usesFloat16();
   /// The combining operation of each carried output, if all are known.
   std::optional<llvm::SmallVector<mlir::vector::CombiningKind>> combiners();
 
+  void emitLoops();
+  /// Leaves a remark if the loops are over floats and without vectors.
+  void reportScalar();
   void emitParallel(llvm::ArrayRef<unsigned> dims);
   /// The innermost parallel loop over lower <= iv < upper.
   void emitInnermost(unsigned dim, mlir::Value lower, mlir::Value upper);
@@ -89,6 +94,8 @@ private:
   llvm::SmallVector<mlir::Value> sizes; ///< Trip count of each dimension.
   llvm::SmallVector<mlir::Value> ivs;   ///< Induction variable of each.
   llvm::SmallVector<unsigned> reductions;
+  /// Why the innermost loop has no vectors; empty if it has, or is no loop.
+  std::string scalarReason;
 };
 
 } // namespace buddy

@@ -10,7 +10,9 @@
 #include "AssignSlots.h"
 #include "EntrySizes.h"
 #include "Liveness.h"
+#include "SizeText.h"
 #include "buddy/Transforms/Passes.h"
+#include "buddy/Transforms/Remarks.h"
 #include "buddy/Transforms/Workspace.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 
@@ -26,9 +28,6 @@ using namespace buddy;
 /// become registers, and in parallel regions, whose threads share no workspace.
 static constexpr int64_t kStackBytes = 256;
 static constexpr int64_t kParallelStackBytes = 256 << 10;
-/// What an unknown size is taken for when buffers are compared.
-static constexpr int64_t kAssumedSize = 128;
-
 /// The enclosing op whose threads run `op`, or null.
 static Operation *enclosingParallel(Operation *op) {
   while ((op = op->getParentOp()) && !isa<func::FuncOp>(op))
@@ -62,9 +61,12 @@ struct Buffer {
 
 class FunctionPlan {
 public:
-  FunctionPlan(func::FuncOp function, SymbolTable &symbols)
-      : function(function), symbols(symbols), liveness(function),
-        sizes(function), layout(DataLayout::closest(function)) {}
+  /// `workspaces`: estimates of the callees' bytes; gets this function's.
+  FunctionPlan(func::FuncOp function, SymbolTable &symbols,
+               llvm::StringMap<int64_t> &workspaces)
+      : function(function), symbols(symbols), workspaces(workspaces),
+        liveness(function), sizes(function),
+        layout(DataLayout::closest(function)) {}
 
   LogicalResult run();
 
@@ -72,16 +74,20 @@ private:
   LogicalResult planAlloc(memref::AllocOp alloc);
   void planCall(func::CallOp call, func::FuncOp callee);
   void toStack(memref::AllocOp alloc, const BufferUse &use);
-  LogicalResult toHeap(memref::AllocOp alloc, const BufferUse &use);
+  LogicalResult toHeap(memref::AllocOp alloc, const BufferUse &use,
+                       StringRef reason);
   /// A workspace for one call, allocated at the call.
   void allocateAtCall(func::CallOp call, func::FuncOp callee);
   /// Bytes of an element, or 0 if that is not a constant.
   int64_t elementBytes(Type type);
   void emitPlan();
   void emitSizeFunction(Value total);
+  /// Tells what lies where and when. `offsets` are those of the slots.
+  void report(ArrayRef<unsigned> slots, ValueRange offsets, Value total);
 
   func::FuncOp function;
   SymbolTable &symbols;
+  llvm::StringMap<int64_t> &workspaces;
   BufferLiveness liveness;
   EntrySizes sizes;
   DataLayout layout;
@@ -107,8 +113,11 @@ void FunctionPlan::toStack(memref::AllocOp alloc, const BufferUse &use) {
   alloc.erase();
 }
 
-LogicalResult FunctionPlan::toHeap(memref::AllocOp alloc,
-                                   const BufferUse &use) {
+LogicalResult FunctionPlan::toHeap(memref::AllocOp alloc, const BufferUse &use,
+                                   StringRef reason) {
+  remark::missed(alloc.getLoc(), remarkOptions("heap", alloc))
+      << remark::metric("type", Type(alloc.getType()))
+      << remark::metric("reason", reason);
   if (!use.deallocs.empty())
     return success();
   if (!use.scope->getParent()->hasOneBlock())
@@ -146,16 +155,23 @@ LogicalResult FunctionPlan::planAlloc(memref::AllocOp alloc) {
       bytes *= size;
   if (plannable && type.hasStaticShape() &&
       bytes <= (parallel ? kParallelStackBytes : kStackBytes)) {
+    remark::analysis(alloc.getLoc(), remarkOptions("stack", alloc))
+        << remark::metric("bytes", bytes)
+        << remark::metric("threads", parallel);
     toStack(alloc, use);
     return success();
   }
   if (!plannable || parallel)
-    return toHeap(alloc, use);
+    return toHeap(alloc, use,
+                  !parallel ? "of a layout or element that is not planned"
+                  : type.hasStaticShape()
+                      ? "too large for the stack of each thread"
+                      : "each thread has its own, of unknown size");
   Buffer buffer{alloc, bytes, {}, use.range, use.deallocs};
   for (Value size : alloc.getDynamicSizes()) {
     Value bound = sizes.getBound(size);
     if (!bound)
-      return toHeap(alloc, use);
+      return toHeap(alloc, use, "the arguments do not determine its size");
     if (std::optional<int64_t> number = getConstantIntValue(bound))
       buffer.factor *= *number;
     else
@@ -181,6 +197,10 @@ void FunctionPlan::planCall(func::CallOp call, func::FuncOp callee) {
 void FunctionPlan::allocateAtCall(func::CallOp call, func::FuncOp callee) {
   OpBuilder builder(call);
   Location loc = call.getLoc();
+  remark::missed(loc, remarkOptions("heap", call))
+      << remark::metric("type", Type(callee.getArgumentTypes().back()))
+      << remark::metric("reason", "the workspace of a call whose sizes the "
+                                  "arguments do not determine");
   SmallVector<Value> operands;
   for (auto [operand, type] :
        llvm::zip(call.getOperands(), callee.getArgumentTypes())) {
@@ -262,6 +282,7 @@ void FunctionPlan::emitPlan() {
     offsets.push_back(total);
     total = sizes.make<arith::AddIOp>(total, aligned);
   }
+  report(slots, offsets, total);
   emitSizeFunction(total);
 
   auto type = MemRefType::get({ShapedType::kDynamic},
@@ -290,6 +311,42 @@ void FunctionPlan::emitPlan() {
       dealloc.erase();
     alloc.replaceAllUsesWith(view);
     alloc.erase();
+  }
+}
+
+void FunctionPlan::report(ArrayRef<unsigned> slots, ValueRange offsets,
+                          Value total) {
+  SizeText size(function, workspaces);
+  int64_t estimate = size.estimate(total);
+  workspaces[function.getName()] = estimate;
+  if (!function.getContext()->getRemarkEngine())
+    return;
+  LiveRange whole = liveness.range(function);
+  remark::analysis(function.getLoc(), remarkOptions("arena", function))
+      << remark::metric("estimate", estimate)
+      << remark::metric("end", whole.end);
+  for (auto [buffer, slot] : llvm::zip(buffers, slots)) {
+    auto call = dyn_cast<func::CallOp>(buffer.op);
+    std::string bytes;
+    int64_t count = buffer.factor;
+    if (buffer.factor != 1 || buffer.sizes.empty())
+      bytes = std::to_string(buffer.factor);
+    for (Value each : buffer.sizes) {
+      bytes += (bytes.empty() ? "" : " * ") + size.factor(each);
+      count *= size.estimate(each);
+    }
+    remark::analysis(buffer.op->getLoc(), remarkOptions("buffer", function))
+        << remark::metric("slot", slot)
+        << remark::metric("offset", size.estimate(offsets[slot]))
+        << remark::metric("bytes", bytes) << remark::metric("estimate", count)
+        << remark::metric("begin", buffer.range.begin)
+        << remark::metric("end", buffer.range.end)
+        << remark::metric(
+               "type",
+               call
+                   ? std::string("workspace")
+                   : llvm::formatv("{0}", buffer.op->getResultTypes()[0]).str())
+        << remark::metric("callee", call ? call.getCallee() : StringRef());
   }
 }
 
@@ -334,6 +391,7 @@ namespace {
 struct PlanMemory : buddy::impl::PlanMemoryBase<PlanMemory> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
+    llvm::StringMap<int64_t> workspaces;
     // Callees first.
     enum State { New, Open, Done };
     DenseMap<Operation *, State> states;
@@ -356,7 +414,7 @@ struct PlanMemory : buddy::impl::PlanMemoryBase<PlanMemory> {
         if (failed(self(self, callee)))
           return failure();
       states[function] = Done;
-      return FunctionPlan(function, symbols).run();
+      return FunctionPlan(function, symbols, workspaces).run();
     };
     SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions)

@@ -5,11 +5,13 @@
 // its input and reads each element once, into a buffer that was allocated for
 // it. Vectors are let pass: a bias that starts an accumulation costs a row.
 // So are copies that the program's meaning asks for, since the old value is
-// needed after a write, and functions that say `buddy.may_copy`.
+// needed after a write (a remark tells of them), and functions that say
+// `buddy.may_copy`.
 //
 //===----------------------------------------------------------------------===//
 
 #include "buddy/Transforms/Passes.h"
+#include "buddy/Transforms/Remarks.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 namespace buddy {
@@ -159,9 +161,13 @@ struct VerifyNoCopies : buddy::impl::VerifyNoCopiesBase<VerifyNoCopies> {
       }
       Value target = copyTarget(user, value);
       auto type = cast<BaseMemRefType>(value.getType());
-      if (target && type.hasRank() && type.getShape().size() > 1 &&
-          origin(target).getDefiningOp<memref::AllocOp>() &&
-          !isNeeded(user, value, target)) {
+      if (!target || !type.hasRank() || type.getShape().size() < 2 ||
+          !origin(target).getDefiningOp<memref::AllocOp>())
+        continue;
+      if (isNeeded(user, value, target)) {
+        remark::analysis(user->getLoc(), remarkOptions("copy", user))
+            << remark::metric("kind", kind) << remark::metric("argument", name);
+      } else {
         user->emitError("the whole of ")
             << kind << " '" << name
             << "' is copied; read it in place, or pass it as an input";
@@ -176,6 +182,7 @@ struct VerifyNoCopies : buddy::impl::VerifyNoCopiesBase<VerifyNoCopies> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal() || function->hasAttr(kMayCopyAttr))
         continue;
+      unsigned arguments = 0;
       for (BlockArgument arg : function.getArguments()) {
         auto kind = function.getArgAttrOfType<StringAttr>(arg.getArgNumber(),
                                                           kKindAttr);
@@ -187,7 +194,11 @@ struct VerifyNoCopies : buddy::impl::VerifyNoCopiesBase<VerifyNoCopies> {
         // A layer function's copy is reported once, for the first argument that
         // reaches it.
         follow(arg, kind, name ? name.getValue() : StringRef("?"));
+        ++arguments;
       }
+      if (function->hasAttr(kEntryAttr))
+        remark::passed(function.getLoc(), remarkOptions("verified", function))
+            << remark::metric("arguments", arguments);
     }
     seen.clear();
     markAllAnalysesPreserved();

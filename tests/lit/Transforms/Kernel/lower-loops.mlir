@@ -46,11 +46,12 @@ func.func @broadcast_and_index(%s: memref<?xf32>, %y: memref<?x?xf32>) {
   return
 }
 
-// A row's sum: several accumulators, one reduction, the rest in order.
+// A row's sum: as many accumulators as keep the units busy, one reduction, the
+// rest in order.
 // CHECK-LABEL: func.func @row_sum
 // CHECK: omp.loop_nest (%[[I:.*]]) : index
 // CHECK: %[[INIT:.*]] = memref.load %{{.*}}[%[[I]]]
-// CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK: scf.for {{.*}} -> (vector<16xf32>{{((, vector<16xf32>){7})}})
 // CHECK: scf.for {{.*}} -> (vector<16xf32>)
 // CHECK: %[[R:.*]] = vector.reduction <add>, %{{.*}}, %[[INIT]] fastmath<reassoc>
 // CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[ACC:.*]] = %[[R]])
@@ -153,7 +154,7 @@ func.func @tensors(%x: tensor<4xf32>, %e: tensor<4xf32>) -> tensor<4xf32> {
 // One op that writes each element and sums them: the elements are stored in the
 // reduction's loop.
 // CHECK-LABEL: func.func @exponentials_and_sum
-// CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK: scf.for {{.*}} -> (vector<16xf32>{{((, vector<16xf32>){7})}})
 // CHECK: math.exp %{{.*}} : vector<16xf32>
 // CHECK: vector.store
 // CHECK: vector.reduction <add>

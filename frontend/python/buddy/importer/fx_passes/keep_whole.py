@@ -63,7 +63,10 @@ def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...]:
     call = _bind(
         node, ["input", "normalized_shape", "weight", "eps"], {"weight": None, "eps": None}
     )
-    return call["input"], list(call["normalized_shape"]), call["weight"], call["eps"]
+    shape = call["normalized_shape"]
+    if not isinstance(shape, torch.fx.Node):  # the shape of a tensor of unknown sizes is a node
+        shape = list(shape)
+    return call["input"], shape, call["weight"], call["eps"]
 
 
 def prepare_fx(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:

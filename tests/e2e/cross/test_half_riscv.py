@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cross
 import numpy as np
+import pytest
 
 
 def numbers() -> np.ndarray:
@@ -41,15 +42,16 @@ def bf16_bits(x: float) -> int:
     return best | (0x8000 if np.signbit(x) else 0)
 
 
-def test_conversions_round_to_nearest_even(tools: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", [cross.RISCV], indirect=True)
+def test_conversions_round_to_nearest_even(machine: cross.Machine, tmp_path: Path) -> None:
     runtime = tmp_path / "half.o"
     source = cross.ROOT / "backend" / "lib" / "Runtime" / "half.c"
-    cross.compile_program([source], runtime, "-xc", "-c", language="c17")
-    program = cross.compile_program(
+    machine.compile_program([source], runtime, "-xc", "-c", language="c17")
+    program = machine.compile_program(
         [Path(__file__).with_name("half.cpp"), runtime], tmp_path / "half"
     )
     x = numbers()
-    done = cross.emulate(128, program, stdin=x.tobytes())
+    done = machine.emulate(machine.cpus[0], program, stdin=x.tobytes())
     assert done.returncode == 0, done.stderr
     bits = np.frombuffer(done.stdout, np.uint32).reshape(len(x), 5)
     with np.errstate(over="ignore", invalid="ignore"):

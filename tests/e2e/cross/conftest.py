@@ -1,4 +1,4 @@
-"""One check of the tools, one build of each program, for all tests of riscv64."""
+"""One check of the tools, one build of each program, for all tests of an architecture."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cross  # noqa: E402
 
 
-@pytest.fixture(scope="session", autouse=True)
-def tools() -> None:
+@pytest.fixture(scope="session", params=cross.MACHINES, ids=str)
+def machine(request: pytest.FixtureRequest) -> cross.Machine:
     """Skip where the cross tools are not installed; in continuous integration they must be."""
-    if missing := cross.missing_tools():
+    found: cross.Machine = request.param
+    if missing := found.missing_tools():
         text = "not installed: " + ", ".join(missing)
         if os.environ.get("CI"):
             pytest.fail(text)
         pytest.skip(text)
+    return found
 
 
 @pytest.fixture(scope="session")
-def caller(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def caller(machine: cross.Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program call.cpp."""
     folder = tmp_path_factory.mktemp("call")
-    return cross.compile_program([Path(__file__).with_name("call.cpp")], folder / "call")
+    return machine.compile_program([Path(__file__).with_name("call.cpp")], folder / "call")

@@ -1,4 +1,4 @@
-"""Element-wise loops and reductions compiled for rv64gcv give NumPy's numbers under emulation."""
+"""Element-wise loops and reductions for other machines give NumPy's numbers under emulation."""
 
 from __future__ import annotations
 
@@ -80,13 +80,17 @@ func.func @{dtype}({arguments}) attributes {{buddy.entry}} {{
 
 
 @pytest.fixture(scope="module")
-def library(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library(machine: cross.Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = "\n".join(module(dtype) for dtype in TOLERANCE)
-    return cross.compile_library(source, tmp_path_factory.mktemp("loops"))
+    return machine.compile_library(source, tmp_path_factory.mktemp("loops"))
 
 
-@pytest.mark.parametrize("vlen", cross.VLENS)
-def test_loops_of_any_size(caller: Path, library: Path, vlen: int) -> None:
+def test_loops_of_any_size(machine: cross.Machine, caller: Path, library: Path) -> None:
+    for cpu in machine.cpus:
+        check(machine, caller, library, cpu)
+
+
+def check(machine: cross.Machine, caller: Path, library: Path, cpu: str) -> None:
     random = np.random.default_rng(1)
     calls = []
     for dtype in TOLERANCE:
@@ -96,9 +100,9 @@ def test_loops_of_any_size(caller: Path, library: Path, vlen: int) -> None:
             x = bf16(x) if dtype == "bf16" else x.astype(NUMPY[dtype])
             out = [np.zeros_like(x), np.zeros(m, acc), np.zeros(m, acc)]
             calls.append(cross.Call(dtype, [x, *out], threads=1 + number % 2))
-    cross.run_calls(caller, library, vlen, calls)
+    machine.run_calls(caller, library, cpu, calls)
     for call in calls:
-        what = f"{call.entry}, {np.shape(call.arguments[0])}, VLEN {vlen}"
+        what = f"{call.entry}, {np.shape(call.arguments[0])}, {cpu}"
         assert call.code == 0, f"{what}: {call.message}"
         x, (y, z, w) = wide(call.arguments[0]), map(wide, call.results[1:])
         tolerance = TOLERANCE[call.entry]
