@@ -66,7 +66,7 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     plain = {spec.name: panels.PLAIN for spec in weights if _is_matrix(spec)}
     with progress.step("import"):
         imported = import_program(
-            traced.program, weights_file.plan(weights), options, plain | formats
+            traced.program, weights_file.plan(weights), options, plain | formats, traced.decomposed
         )
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
@@ -156,6 +156,7 @@ def import_program(
     layout: Layout,
     options: BuildOptions,
     formats: dict[str, str] | None = None,
+    decomposed: bool = False,
 ) -> ImportedModule:
     try:
         with warnings.catch_warnings():
@@ -166,6 +167,7 @@ def import_program(
                 weight_offsets=layout.offsets,
                 weight_formats=formats,
                 primary_dialect=options.primary_dialect,
+                decomposed=decomposed,
             )
     except UnsupportedOpsError as error:
         ops = "; ".join(str(op) for op in error.missing)

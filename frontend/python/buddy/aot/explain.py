@@ -25,10 +25,11 @@ def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
             raise BundleError(f"--plot {plot}: its folder does not exist")
     info = compiler.target_info(options.target)
     source = open_source(model, options.dtype)
-    program = source.trace().program
+    traced = source.trace()
+    program = traced.program
     layout = weights_file.plan(program_weights(program))
     formats = source.block_formats(program)
-    imported = import_program(program, layout, options, formats)
+    imported = import_program(program, layout, options, formats, traced.decomposed)
     counts, places = _operations(imported.bytecode)
     rows = [("count", "operation", "first from")]
     rows += [(str(count), name, places[name]) for name, count in counts.most_common()]

@@ -31,11 +31,13 @@ class Traced:
     names: a symbol is named as the `torch.export.Dim` that made it or the integer argument that it
         is.
     outputs: the keys, if the module returns a dict of tensors; else empty.
+    decomposed: the program has been through the importer's decompositions.
     """
 
     program: ExportedProgram
     names: dict[str, str]
     outputs: list[str]
+    decomposed: bool = False
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:

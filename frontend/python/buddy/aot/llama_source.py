@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from buddy.aot.blocks import FORMATS
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced, export
 from buddy.aot.quantized import KEEP
+from buddy.aot.repeat_layers import TRACED, NotRepeated, repeat_layers
+from buddy.importer import decompositions
 from buddy.models.llama import Llama, LlamaConfig, dynamic_shapes, example_inputs
 
 # What the model computes in, caches included; around quantised weights that is f32.
@@ -47,6 +51,28 @@ def make_fake(path: Path, config: LlamaConfig, stored: int) -> Llama:
 
 def trace(model: Llama) -> Traced:
     """Export `Llama.forward` with tokens, position and capacity dynamic."""
+    layers = model.config.layers
+    if layers <= TRACED:
+        return _trace(model)
+    # As many as it takes to know all.
+    traced = _trace(_shortened(model))
+    program = traced.program.run_decompositions(decompositions())
+    try:
+        repeat_layers(program, "layers", layers)
+    except NotRepeated:
+        return _trace(model)
+    return dataclasses.replace(traced, program=program, decomposed=True)
+
+
+def _shortened(model: Llama) -> Llama:
+    """The model with its first layers only, made of the same tensors."""
+    short = copy.copy(model)
+    short.config = dataclasses.replace(model.config, layers=TRACED)
+    short._modules = {**model._modules, "layers": model.layers[:TRACED]}
+    return short
+
+
+def _trace(model: Llama) -> Traced:
     weight = model.embed_tokens.weight
     assert isinstance(weight, FakeTensor)
     with weight.fake_mode:

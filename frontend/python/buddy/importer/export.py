@@ -33,13 +33,14 @@ def import_exported_program(
     weight_offsets: Mapping[str, int] | None = None,
     weight_formats: Mapping[str, str] | None = None,
     primary_dialect: Dialect = "linalg",
+    decomposed: bool = False,
 ) -> ImportedModule:
     """Import a program as a module with one entry point.
 
     Parameters, buffers and constants are weights named by their fully qualified names; a buffer
     that the program writes is a state; the rest are inputs, SymInts sizes. `weight_offsets` gives
     the byte offset of each weight in a weights file, `weight_formats` the format of those
-    that may be stored packed.
+    that may be stored packed. decomposed: the program has been through `decompositions()` already.
     """
     from .module import ModuleBuilder
 
@@ -51,6 +52,7 @@ def import_exported_program(
         weight_offsets=weight_offsets,
         weight_formats=weight_formats,
         primary_dialect=primary_dialect,
+        decomposed=decomposed,
     )
     return builder.finish()
 
@@ -63,9 +65,11 @@ def add_exported_program(
     weight_offsets: Mapping[str, int] | None = None,
     weight_formats: Mapping[str, str] | None = None,
     primary_dialect: Dialect = "linalg",
+    decomposed: bool = False,
 ) -> None:
     """Add a program as an entry point of a module; see `import_exported_program`."""
-    ep = ep.run_decompositions(decompositions())
+    if not decomposed:
+        ep = ep.run_decompositions(decompositions())
     gm = ep.graph_module
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     mutations: dict[int, str] = {}
