@@ -285,6 +285,8 @@ def table(record: Mapping[str, Any]) -> str:
         f"{record['command']}: {host['cpu']}, cores {','.join(map(str, host['cpus']))}, "
         f"{host['threads']} threads, load {host['load']}; {versions}"
     ]
+    if not record["cases"]:
+        return lines[0]
     if record["peaks"]:
         peaks = [f"{peak:.1f} GFLOP/s {name}" for name, peak in record["peaks"]["gflops"].items()]
         peaks.append(f"{record['peaks']['read_gbs']:.1f} GB/s read")
@@ -296,7 +298,7 @@ def table(record: Mapping[str, Any]) -> str:
     for case in cases:
         ratio = "-" if case["ratio"] is None else f"{case['ratio']:.2f}"
         rows.append([case["name"], *(_cell(case, name) for name in names), ratio, _percent(case)])
-    lines += _columns(rows)
+    lines += columns(rows)
     if any(case["in_cache"] for case in cases):
         lines.append("* fits the last cache: memory is no limit")
     means = record["geomean"]
@@ -324,7 +326,7 @@ def _percent(case: Mapping[str, Any]) -> str:
     return f"{case['percent'][OURS]:.0f}{star} {case['bound']}"
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(
