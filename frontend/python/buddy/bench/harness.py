@@ -8,6 +8,7 @@ torch's operators) is in all of them.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -16,7 +17,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -92,20 +93,31 @@ def measure(
     counts = {name: _calls(call, sample_seconds) for name, call in implementations.items()}
     result = Result(case, {name: [] for name in implementations})
     names = list(implementations)
+    with uncollected():
+        for number in range(rounds):
+            progress(f"{case.name} {number + 1}/{rounds}")
+            for name in in_turns(names, number):
+                result.seconds[name].append(_sample(implementations[name], counts[name]))
+    progress("")
+    return result
+
+
+def in_turns(names: list[str], number: int) -> list[str]:
+    """The order of a round: another one begins each time, as what ran before leaves its mark."""
+    first = number % len(names)
+    return names[first:] + names[:first]
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python's garbage collector out of the samples."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for number in range(rounds):
-            progress(f"{case.name} {number + 1}/{rounds}")
-            # Another one begins each time, as what ran before leaves its mark.
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
-                result.seconds[name].append(_sample(implementations[name], counts[name]))
+        yield
     finally:
         if collecting:
             gc.enable()
-    progress("")
-    return result
 
 
 def _calls(call: Call, sample_seconds: float) -> int:

@@ -100,11 +100,11 @@ def _measure(
         _sample(runners[name], context)
     result = Result(case, {name: [] for name in runners})
     names = list(runners)
-    for number in range(rounds * samples):
-        harness.progress(f"{case.name} {number + 1}/{rounds * samples}")
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
-            result.seconds[name].append(_sample(runners[name], context))
+    with harness.uncollected():
+        for number in range(rounds * samples):
+            harness.progress(f"{case.name} {number + 1}/{rounds * samples}")
+            for name in harness.in_turns(names, number):
+                result.seconds[name].append(_sample(runners[name], context))
     harness.progress("")
     return result
 
@@ -136,4 +136,5 @@ def _guards(model: Any) -> float:
     torch._dynamo.reset()
     runner = CompiledRunner("nothing", model, 2 * _SAMPLE_STEPS, backend=nothing)
     _sample(runner, 2 * _SAMPLE_STEPS)
-    return statistics.median([_sample(runner, 2 * _SAMPLE_STEPS) for _ in range(_SAMPLES)])
+    with harness.uncollected():
+        return statistics.median(_sample(runner, 2 * _SAMPLE_STEPS) for _ in range(_SAMPLES))
