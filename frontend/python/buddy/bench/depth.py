@@ -45,7 +45,8 @@ def bench(
              for count in layers}  # fmt: skip
     results = {count: Result(case, {OURS: []}) for count, case in cases.items()}
     code: dict[int, dict[str, Any]] = {}
-    target = compiler.target_info("native")
+    options = BuildOptions()
+    target = compiler.target_info(options.target)
     with tempfile.TemporaryDirectory(prefix="buddy-bench-") as folder:
         for number in range(rounds):
             for count in layers if number % 2 == 0 else layers[::-1]:
@@ -53,8 +54,10 @@ def bench(
                 library = Path(folder) / f"{count}.so"
                 bytecode, offsets = modules[count]
                 start = _cpu_seconds()
-                compilation = compiler.Compilation(bytecode, target, None)
-                compilation.finish(library, offsets=offsets, build_id="bench", opt_level=3)
+                compilation = compiler.Compilation(bytecode, target, None, options.activations)
+                compilation.finish(
+                    library, offsets=offsets, build_id="bench", opt_level=options.opt_level
+                )
                 results[count].seconds[OURS].append(_cpu_seconds() - start)
                 code[count] = describe_code(library)
     harness.progress("")
