@@ -59,3 +59,13 @@ def test_lists() -> None:
     for text in ("", "a", "2-1", "1-", "1,,2"):
         with pytest.raises(argparse.ArgumentTypeError, match="names no cores"):
             shapes.cpus(text)
+
+
+def test_numbers_of_layers_and_positions() -> None:
+    assert shapes.layers("2,32") == (2, 32)
+    for text in ("", "2", "2,2", "3,2", "0,2", "2,3,4", "a,b", "-1,2"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not FEW,MANY"):
+            shapes.layers(text)
+    assert shapes.context("4") == 4
+    with pytest.raises(argparse.ArgumentTypeError, match="3 is not at least 4"):
+        shapes.context("3")

@@ -163,6 +163,10 @@ def test_model(capsys: pytest.CaptureFixture[str], factory: str) -> None:
         (["model", "bench_user_net:lone"], "got a Linear"),
         (["llm", "x.gguf", "/nonexistent"], "not a bundle"),
         (["llm", "x.gguf", "/nonexistent", "--start"], "not a bundle"),
+        (["accuracy", "x.gguf", "/nonexistent"], "not a bundle"),
+        (["overhead", "x.gguf"], "x.gguf: No such file"),
+        (["overhead", "bench_user_net:make"], "buddy bench overhead is for LLaMAs"),
+        (["compile", "bench_user_net:make", "--layers", "1,2"], "--layers is for LLaMAs"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -184,6 +188,8 @@ def test_mistakes_are_one_line(
         (["gemm", "3x4x5", "--dtype", "f8"], "any of f32, bf16, f16"),
         (["gemm", "3x4x5", "--plot", "x.jpg"], "does not end in .png"),
         (["elementwise", "--ops", "sinh"], "any of exp, tanh"),
+        (["compile", "x.gguf", "--layers", "3,2"], "'3,2' is not FEW,MANY such as 2,32"),
+        (["llm", "x.gguf", "y", "--peer-format", "q3_k"], "invalid choice: 'q3_k'"),
         (["fly"], "invalid choice"),
     ],
 )

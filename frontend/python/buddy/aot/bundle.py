@@ -63,10 +63,13 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
         traced = source.trace()
     weights = program_weights(traced.program)
     formats = source.block_formats(traced.program)
-    plain = {spec.name: panels.PLAIN for spec in weights if _is_matrix(spec)}
     with progress.step("import"):
         imported = import_program(
-            traced.program, weights_file.plan(weights), options, plain | formats, traced.decomposed
+            traced.program,
+            weights_file.plan(weights),
+            options,
+            weight_formats(weights, formats),
+            traced.decomposed,
         )
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
@@ -147,8 +150,10 @@ def _stored(spec: TensorSpec, packing: dict[str, Any] | None) -> TensorSpec:
     return TensorSpec(spec.name, tuple(packing["stored_shape"]), dtype)
 
 
-def _is_matrix(spec: TensorSpec) -> bool:
-    return len(spec.shape) == 2 and spec.dtype.is_floating_point
+def weight_formats(weights: list[TensorSpec], blocks: dict[str, str]) -> dict[str, str]:
+    """The format of each matrix, by name: of `blocks`, where it is in there, else plain floats."""
+    matrices = (spec for spec in weights if len(spec.shape) == 2 and spec.dtype.is_floating_point)
+    return {spec.name: panels.PLAIN for spec in matrices} | blocks
 
 
 def import_program(

@@ -145,9 +145,7 @@ class _Repeater:
             anchor = node
             for layer in range(TRACED, count):
                 for third in run:
-                    anchor, made = self._repeat_input(
-                        anchor, second[third], third, spec_of, layer
-                    )
+                    anchor, made = self._repeat_input(anchor, second[third], third, spec_of, layer)
                     result[third][layer] = anchor
                     extended.append(made)
             run = []

@@ -7,8 +7,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from buddy.aot.blocks import FORMATS
 from buddy.aot.errors import BundleError
-from buddy.bench import defaults, harness, shapes
+from buddy.bench import defaults, harness, peer_format, shapes
 
 _ROUNDS, _STARTS = 5, 10
 
@@ -53,15 +54,54 @@ def add(commands: Any) -> None:
     llm.add_argument("bundle", metavar="DIR", type=Path, help="its bundle")
     llm.add_argument("--prompt", type=shapes.positive, default=128, help="tokens (default 128)")
     llm.add_argument("--decode", type=shapes.positive, default=128, help="tokens (default 128)")
-    llm.add_argument(
-        "--peer-gguf", type=Path, metavar="FILE",
-        help="what llama.cpp runs, for another weight format (default MODEL if it is a GGUF file)",
-    )  # fmt: skip
+    _peer(llm)
     llm.add_argument(
         "--start", action="store_true",
         help="only the start: fresh processes to their first token, and peak memory",
     )  # fmt: skip
-    _common(llm, _llm, inductor=False)
+    _common(llm, _llm, inductor=False, rounds=f"default {_ROUNDS}, with --start {_STARTS}")
+
+    accuracy = subjects.add_parser("accuracy", help="a LLaMA bundle's logits beside exact ones")
+    accuracy.add_argument("model", metavar="MODEL", help="the GGUF file or directory built from")
+    accuracy.add_argument("bundle", metavar="DIR", type=Path, help="its bundle")
+    accuracy.add_argument(
+        "--tokens", type=shapes.positive, help="how many of the text to read (default all)"
+    )
+    _peer(accuracy)
+    _host(accuracy, _accuracy)
+
+    compiling = subjects.add_parser(
+        "compile", help="cold compile times of a LLaMA: buddy build, torch.compile"
+    )
+    compiling.add_argument("model", metavar="MODEL", help="a GGUF file or directory")
+    compiling.add_argument(
+        "--dtype", choices=(*shapes.DTYPES, *FORMATS, "keep"), default="f32", help="default f32"
+    )
+    compiling.add_argument(
+        "--prompt", type=shapes.positive, default=128,
+        help="tokens that torch.compile's prefill is compiled for (default 128)",
+    )  # fmt: skip
+    compiling.add_argument(
+        "--layers", type=shapes.layers, metavar="FEW,MANY",
+        help="only from MLIR to the library, of the model's sizes with so many layers, as 2,32",
+    )  # fmt: skip
+    _inductor(compiling, True)
+    _host(compiling, _compile, f"default 1, with --layers {_ROUNDS}")
+
+    overhead = subjects.add_parser(
+        "overhead", help="a LLaMA's decode step through torch.compile, beside its kernels"
+    )
+    overhead.add_argument("model", metavar="MODEL", help="a GGUF file or directory")
+    overhead.add_argument("--dtype", choices=shapes.DTYPES, default="f32", help="default f32")
+    overhead.add_argument(
+        "--context", type=shapes.context, default=256, help="positions of the cache (default 256)"
+    )
+    overhead.add_argument(
+        "--step", action=argparse.BooleanOptionalAction, default=True,
+        help="measure the step of the model itself too (default yes)",
+    )  # fmt: skip
+    _inductor(overhead, True)
+    _host(overhead, _overhead, f"default {_ROUNDS}")
 
 
 def _shapes(parser: argparse.ArgumentParser, kind: Any, form: str) -> None:
@@ -89,18 +129,42 @@ def _operation(parser: argparse.ArgumentParser, function: Any, inductor: bool = 
     _common(parser, function, inductor)
 
 
-def _common(parser: argparse.ArgumentParser, function: Any, inductor: bool) -> None:
+def _peer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--inductor", action=argparse.BooleanOptionalAction, default=inductor,
-        help=f"compile by inductor with freezing too (default {'yes' if inductor else 'no'})",
+        "--peer-gguf", type=Path, metavar="FILE",
+        help="what llama.cpp runs (default MODEL if it is a GGUF file)",
     )  # fmt: skip
+    parser.add_argument(
+        "--peer-format", choices=peer_format.FORMATS,
+        help="let llama.cpp write that file anew in this format first, and run the result",
+    )  # fmt: skip
+
+
+def _common(
+    parser: argparse.ArgumentParser,
+    function: Any,
+    inductor: bool,
+    rounds: str = f"default {_ROUNDS}",
+) -> None:
+    _inductor(parser, inductor, " with freezing")
+    parser.add_argument("--plot", type=_png, metavar="FILE.png", help="draw the roofline")
+    _host(parser, function, rounds)
+
+
+def _inductor(parser: argparse.ArgumentParser, default: bool, how: str = "") -> None:
+    parser.add_argument(
+        "--inductor", action=argparse.BooleanOptionalAction, default=default,
+        help=f"compile by inductor{how} too (default {'yes' if default else 'no'})",
+    )  # fmt: skip
+
+
+def _host(parser: argparse.ArgumentParser, function: Any, rounds: str = "") -> None:
+    """What says how to run; the last to be added."""
     parser.add_argument("--threads", type=shapes.positive, default=1, help="default 1")
     parser.add_argument("--cpus", type=shapes.cpus, metavar="LIST", help="cores such as 0,2-3")
-    parser.add_argument(
-        "--rounds", type=shapes.positive, help=f"default {_ROUNDS}, with --start {_STARTS}"
-    )
+    if rounds:
+        parser.add_argument("--rounds", type=shapes.positive, help=rounds)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--plot", type=_png, metavar="FILE.png", help="draw the roofline")
     parser.set_defaults(function=_run, bench=function)
 
 
@@ -111,14 +175,24 @@ def _png(text: str) -> Path:
     return path
 
 
+def _default_rounds(args: argparse.Namespace) -> int:
+    if getattr(args, "start", False):
+        return _STARTS
+    # One cold compile takes minutes; logits are the same each time.
+    if args.subject == "accuracy" or (args.subject == "compile" and not args.layers):
+        return 1
+    return _ROUNDS
+
+
 def _run(args: argparse.Namespace) -> None:
-    if args.rounds is None:
-        args.rounds = _STARTS if getattr(args, "start", False) else _ROUNDS
-    if args.plot is not None:
+    if getattr(args, "rounds", None) is None:
+        args.rounds = _default_rounds(args)
+    plot = getattr(args, "plot", None)
+    if plot is not None:
         if importlib.util.find_spec("matplotlib") is None:
             raise BundleError("--plot needs the Python package matplotlib")
-        if not args.plot.absolute().parent.is_dir():
-            raise BundleError(f"--plot {args.plot}: its folder does not exist")
+        if not plot.absolute().parent.is_dir():
+            raise BundleError(f"--plot {plot}: its folder does not exist")
     harness.prepare(args.threads, args.cpus)
     host = harness.machine(args.threads)  # before the load is our own
     results, more, text = args.bench(args)
@@ -129,7 +203,7 @@ def _run(args: argparse.Namespace) -> None:
         f"bench {args.subject}", results, machine=host, rounds=args.rounds,
         peaks=Peaks(args.threads) if needed else None, **more,
     )  # fmt: skip
-    harness.publish(record, as_json=args.json, plot=args.plot, text=text)
+    harness.publish(record, as_json=args.json, plot=plot, text=text)
 
 
 # What a subject returns: its results, more fields of the report, lines after the table.
@@ -186,13 +260,44 @@ def _model(args: argparse.Namespace) -> _Outcome:
 
 
 def _llm(args: argparse.Namespace) -> _Outcome:
-    if args.start:
-        from buddy.bench.start import bench as start
+    with peer_format.peer_file(args.model, args.peer_gguf, args.peer_format) as gguf:
+        if args.start:
+            from buddy.bench.start import bench as start
 
-        return start(args.model, args.bundle, args.peer_gguf, args.threads, args.rounds)
-    from buddy.bench.llm import bench
+            return start(args.model, args.bundle, gguf, args.threads, args.rounds)
+        from buddy.bench.llm import bench
+
+        return bench(
+            args.model, args.bundle, gguf=gguf, threads=args.threads, prompt=args.prompt,
+            decode=args.decode, rounds=args.rounds, inductor=args.inductor,
+        )  # fmt: skip
+
+
+def _accuracy(args: argparse.Namespace) -> _Outcome:
+    with peer_format.peer_file(args.model, args.peer_gguf, args.peer_format) as gguf:
+        from buddy.bench.accuracy import bench
+
+        more, text = bench(args.model, args.bundle, gguf, tokens=args.tokens, threads=args.threads)
+        return [], more, text
+
+
+def _compile(args: argparse.Namespace) -> _Outcome:
+    if args.layers:
+        from buddy.bench.depth import bench as depth
+
+        return depth(args.model, args.dtype, args.layers, args.rounds)
+    from buddy.bench.compile_time import bench
 
     return bench(
-        args.model, args.bundle, peer_gguf=args.peer_gguf, threads=args.threads,
-        prompt=args.prompt, decode=args.decode, rounds=args.rounds, inductor=args.inductor,
+        args.model, args.dtype, prompt=args.prompt, threads=args.threads, rounds=args.rounds,
+        inductor=args.inductor,
+    )  # fmt: skip
+
+
+def _overhead(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.overhead import bench
+
+    return bench(
+        args.model, args.dtype, context=args.context, threads=args.threads, rounds=args.rounds,
+        inductor=args.inductor, step=args.step,
     )  # fmt: skip

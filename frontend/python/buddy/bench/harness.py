@@ -8,6 +8,7 @@ torch's operators) is in all of them.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -16,7 +17,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -92,20 +93,31 @@ def measure(
     counts = {name: _calls(call, sample_seconds) for name, call in implementations.items()}
     result = Result(case, {name: [] for name in implementations})
     names = list(implementations)
+    with uncollected():
+        for number in range(rounds):
+            progress(f"{case.name} {number + 1}/{rounds}")
+            for name in in_turns(names, number):
+                result.seconds[name].append(_sample(implementations[name], counts[name]))
+    progress("")
+    return result
+
+
+def in_turns(names: list[str], number: int) -> list[str]:
+    """The order of a round: another one begins each time, as what ran before leaves its mark."""
+    first = number % len(names)
+    return names[first:] + names[:first]
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python's garbage collector out of the samples."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for number in range(rounds):
-            progress(f"{case.name} {number + 1}/{rounds}")
-            # Another one begins each time, as what ran before leaves its mark.
-            first = number % len(names)
-            for name in names[first:] + names[:first]:
-                result.seconds[name].append(_sample(implementations[name], counts[name]))
+        yield
     finally:
         if collecting:
             gc.enable()
-    progress("")
-    return result
 
 
 def _calls(call: Call, sample_seconds: float) -> int:
@@ -285,6 +297,8 @@ def table(record: Mapping[str, Any]) -> str:
         f"{record['command']}: {host['cpu']}, cores {','.join(map(str, host['cpus']))}, "
         f"{host['threads']} threads, load {host['load']}; {versions}"
     ]
+    if not record["cases"]:
+        return lines[0]
     if record["peaks"]:
         peaks = [f"{peak:.1f} GFLOP/s {name}" for name, peak in record["peaks"]["gflops"].items()]
         peaks.append(f"{record['peaks']['read_gbs']:.1f} GB/s read")
@@ -296,7 +310,7 @@ def table(record: Mapping[str, Any]) -> str:
     for case in cases:
         ratio = "-" if case["ratio"] is None else f"{case['ratio']:.2f}"
         rows.append([case["name"], *(_cell(case, name) for name in names), ratio, _percent(case)])
-    lines += _columns(rows)
+    lines += columns(rows)
     if any(case["in_cache"] for case in cases):
         lines.append("* fits the last cache: memory is no limit")
     means = record["geomean"]
@@ -324,7 +338,7 @@ def _percent(case: Mapping[str, Any]) -> str:
     return f"{case['percent'][OURS]:.0f}{star} {case['bound']}"
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(

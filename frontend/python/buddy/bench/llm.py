@@ -3,7 +3,9 @@
 pp is the prefill of `prompt` tokens in one call with the logits of the last one, tg the decoding of
 `decode` tokens one by one after it, as llama-bench names them.  The implementations take turns in
 each round, each with the same thread count, and each is fed its own last answer.  Eager is Hugging
-Face with a DynamicCache, in the bundle's float type.
+Face with a DynamicCache, in the bundle's float type; inductor is the same model with a StaticCache
+of just so many positions, prefill and decode compiled for their sizes.  It compiles in the round
+that warms up, of which `first_call_s` tells.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def bench(
     model: str,
     bundle: Path,
     *,
-    peer_gguf: Path | None,
+    gguf: Path | None,
     threads: int,
     prompt: int,
     decode: int,
@@ -58,7 +60,7 @@ def bench(
 ) -> tuple[list[Result], dict[str, Any], str]:
     """Measure; return the results, more fields of the report, and lines after its table.
 
-    model: what the bundle was built from. peer_gguf: what llama.cpp runs instead of it.
+    model: what the bundle was built from. gguf: what llama.cpp runs, if it is to.
     """
     record = require_bundle(bundle)
     import torch
@@ -69,11 +71,12 @@ def bench(
     warnings.filterwarnings("ignore", message=".*past_key_values.*", category=FutureWarning)
     runners = make_runners(
         model, bundle, threads=threads, capacity=prompt + decode, dtype=weight_dtype(record),
-        peer_gguf=peer_gguf, inductor=inductor,
+        gguf=gguf, inductor=inductor,
     )  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(3, runners[0].vocab, (prompt,), generator=generator).tolist()
     figures = {runner.name: Figures() for runner in runners}
+    first: dict[str, dict[str, float]] = {}
     for number in range(rounds + 1):  # the first one warms up
         for runner in runners:
             harness.progress(f"round {number}/{rounds} {runner.name}")
@@ -81,6 +84,8 @@ def bench(
             if number:
                 figures[runner.name].prefill += measured.prefill
                 figures[runner.name].decode += measured.decode
+            else:
+                first[runner.name] = {"prefill": measured.prefill[0], "decode": measured.decode[0]}
             figures[runner.name].tokens = measured.tokens
     harness.progress("")
     cases = _cases(record, prompt, decode)
@@ -90,7 +95,7 @@ def bench(
     ]
     same = {name: f.tokens == figures[runners[0].name].tokens for name, f in figures.items()}
     others = ", ".join(name for name, equal in same.items() if not equal) or "none"
-    more = {"model": model, "same_tokens": same}
+    more = {"model": model, "same_tokens": same, "first_call_s": first}
     return results, more, f"{model}: other tokens than buddy's from: {others}"
 
 

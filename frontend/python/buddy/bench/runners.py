@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from buddy.aot.errors import BundleError
 from buddy.aot.library import BundleLibrary
 from buddy.aot.source import open_source
 from buddy.bench.llm import require_bundle
@@ -99,25 +97,42 @@ class LlamaCppRunner:
         return int(numpy.ctypeslib.as_array(pointer, shape=(self._llm.n_vocab(),)).argmax())
 
 
-class InductorRunner:
-    """Hugging Face compiled by inductor with freezing; prefill and decode with a StaticCache."""
+class CompiledRunner:
+    """Hugging Face compiled by a backend of torch.compile; prefill and decode with a StaticCache.
 
-    name = "inductor"
+    Each of the two is one graph (`fullgraph`), so that nothing runs uncompiled, and is compiled for
+    its own sizes at its first call.
 
-    def __init__(self, model: Any, capacity: int) -> None:
+    backend: `inductor`, or a function as Dynamo calls it.  freezing: inductor takes the weights as
+    constants, which it may lay out anew; else they are inputs of the graphs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Any,
+        capacity: int,
+        *,
+        backend: Any = "inductor",
+        freezing: bool = False,
+        **options: Any,
+    ) -> None:
         from transformers import StaticCache
 
+        self.name = name
         config = model.config
-        self._cache = StaticCache(config=config, max_cache_len=capacity)
+        self._freezing = freezing
+        self._cache: Any = StaticCache(config=config, max_cache_len=capacity)
         self._cache.early_initialization(
             1, config.num_key_value_heads, config.head_dim, model.dtype, torch.device("cpu")
         )
-        # StaticCache marks its tensors as static addresses, and freezing makes constants of such:
-        # wrong results, and an index out of bounds later.  Without the mark they are inputs.
-        for layer in self._cache.layers:
-            for value in vars(layer).values():
-                if isinstance(value, torch.Tensor) and hasattr(value, "_dynamo_static_input_type"):
-                    del value._dynamo_static_input_type
+        if freezing:
+            # StaticCache marks its tensors as static addresses, and freezing makes constants of
+            # such: wrong results, and an index out of bounds later.  Unmarked they are inputs.
+            for layer in self._cache.layers:
+                for value in vars(layer).values():
+                    if hasattr(value, "_dynamo_static_input_type"):
+                        del value._dynamo_static_input_type
 
         def forward(ids: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
             output = model(
@@ -126,25 +141,43 @@ class InductorRunner:
             )  # fmt: skip
             return output.logits[:, -1].argmax(-1)
 
-        self._calls = [torch.compile(forward, dynamic=False) for _ in range(2)]
+        compiled = torch.compile(forward, backend=backend, fullgraph=True, dynamic=False, **options)
+        self._compiled = compiled
+        self._seen: set[int] = set()
         self._position = 0
 
     def prefill(self, tokens: list[int]) -> int:
         self._cache.reset()
         self._position = 0
-        return self._read(self._calls[0], tokens)
+        return self._read(tokens)
 
     def decode(self, token: int) -> int:
-        return self._read(self._calls[1], [token])
+        return self._read([token])
 
-    def _read(self, call: Any, tokens: list[int]) -> int:
-        import torch._inductor.config
-
+    def _read(self, tokens: list[int]) -> int:
         end = self._position + len(tokens)
         positions = torch.arange(self._position, end)[None]
         self._position = end
-        with torch.no_grad(), torch._inductor.config.patch(freezing=True):
-            return int(call(torch.tensor([tokens]), positions, self._cache))
+        return int(self.step(torch.tensor([tokens]), positions))
+
+    def step(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Read `ids` [1, T] after what the cache holds; return the likeliest next one, [1]."""
+        with torch.no_grad():
+            count = ids.shape[1]
+            if self._freezing and count not in self._seen:
+                # Only what compiles needs it, and setting it takes long.
+                self._seen.add(count)
+                from torch._inductor import config
+
+                with config.patch(freezing=True):
+                    return self._compiled(ids, positions, self._cache)
+            return self._compiled(ids, positions, self._cache)
+
+    def rewind(self, position: int) -> None:
+        """Let the next call write the cache from `position` on."""
+        self._position = position
+        for layer in self._cache.layers:
+            layer.cumulative_length.fill_(position)
 
 
 def make_runners(
@@ -154,7 +187,7 @@ def make_runners(
     threads: int,
     capacity: int,
     dtype: str,
-    peer_gguf: Path | None,
+    gguf: Path | None,
     inductor: bool,
 ) -> list[Any]:
     """Ours first, then what is installed; `dtype` is PyTorch's."""
@@ -162,20 +195,7 @@ def make_runners(
     reference = to_hugging_face(open_source(model, "f32")).to(DTYPES[dtype])
     runners.append(EagerRunner(reference))
     if inductor:
-        runners.append(InductorRunner(reference, capacity))
-    path = find_gguf(model, peer_gguf)
-    if path is not None:
-        runners.append(LlamaCppRunner(path, threads, capacity))
+        runners.append(CompiledRunner("inductor", reference, capacity, freezing=True))
+    if gguf is not None:
+        runners.append(LlamaCppRunner(gguf, threads, capacity))
     return runners
-
-
-def find_gguf(model: str, peer_gguf: Path | None) -> Path | None:
-    """What llama.cpp runs; None if it is not installed or there is no file for it."""
-    installed = importlib.util.find_spec("llama_cpp") is not None
-    if peer_gguf is not None:
-        if not peer_gguf.is_file():
-            raise BundleError(f"--peer-gguf {peer_gguf}: no such file")
-        if not installed:
-            raise BundleError("--peer-gguf needs the Python package llama-cpp-python")
-        return peer_gguf
-    return Path(model) if installed and Path(model).is_file() else None

@@ -85,3 +85,20 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return value
+
+
+def layers(text: str) -> tuple[int, int]:
+    """`2,32` as two numbers of layers, the first one smaller."""
+    match = re.fullmatch(r"([0-9]+),([0-9]+)", text)
+    few, many = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= few < many:
+        raise argparse.ArgumentTypeError(f"'{text}' is not FEW,MANY such as 2,32")
+    return few, many
+
+
+def context(text: str) -> int:
+    """A number of positions, half of which are room for two calls at least."""
+    value = int(text)
+    if value < 4:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 4")
+    return value

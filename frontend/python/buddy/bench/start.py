@@ -24,7 +24,6 @@ from buddy.aot.run import PROGRAM, compile_program
 from buddy.bench import harness
 from buddy.bench.harness import OURS, Case, Result
 from buddy.bench.llm import record_vocab, require_bundle, weight_dtype
-from buddy.bench.runners import find_gguf
 
 _HERE = Path(__file__).resolve().parent
 _PROMPT_TOKENS = 5
@@ -33,11 +32,10 @@ _CONTEXT = 256
 
 
 def bench(
-    model: str, bundle: Path, peer_gguf: Path | None, threads: int, rounds: int
+    model: str, bundle: Path, gguf: Path | None, threads: int, rounds: int
 ) -> tuple[list[Result], dict[str, Any], str]:
     """Measure `rounds` starts of each, in turns; returns as `llm.bench` does."""
     record = require_bundle(bundle)
-    gguf = find_gguf(model, peer_gguf)
     if not (bundle / PROGRAM).exists():
         compile_program(bundle)
     # No special tokens: those have the lowest ids.

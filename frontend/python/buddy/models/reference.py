@@ -15,7 +15,7 @@ def to_hugging_face(source: Any) -> Any:
     config = getattr(source, "config", None)
     if not isinstance(config, LlamaConfig):
         raise BundleError("only LLaMAs have a Hugging Face counterpart to compare with")
-    model = LlamaForCausalLM(_config(config)).eval()
+    model = LlamaForCausalLM(hugging_face_config(config)).eval()
     state = {}
     for name in source.model.state_dict():
         if name == "rope_inv_freq":
@@ -30,7 +30,8 @@ def to_hugging_face(source: Any) -> Any:
     return model
 
 
-def _config(config: LlamaConfig) -> Any:
+def hugging_face_config(config: LlamaConfig) -> Any:
+    """The same sizes as transformers' LlamaConfig."""
     from transformers import LlamaConfig as HuggingFaceConfig
 
     return HuggingFaceConfig(
