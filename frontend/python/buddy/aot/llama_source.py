@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from buddy.aot.blocks import FORMATS
 from buddy.aot.errors import BundleError
-from buddy.aot.export import Traced, export
+from buddy.aot.export import Traced, export, ignore_torchs_own_warnings
 from buddy.aot.quantized import KEEP
 from buddy.aot.repeat_layers import TRACED, NotRepeated, repeat_layers
 from buddy.importer import decompositions
@@ -56,7 +57,9 @@ def trace(model: Llama) -> Traced:
         return _trace(model)
     # As many as it takes to know all.
     traced = _trace(_shortened(model))
-    program = traced.program.run_decompositions(decompositions())
+    with warnings.catch_warnings():
+        ignore_torchs_own_warnings()
+        program = traced.program.run_decompositions(decompositions())
     try:
         repeat_layers(program, "layers", layers)
     except NotRepeated:

@@ -9,6 +9,7 @@ nodes, with arguments that correspond.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class _Repeater:
 
     def _nodes_of(self, layer: int) -> dict[Node, None]:
         prefix = f"{self._path}.{layer}."
-        nodes = {}
+        nodes: dict[Node, None] = {}
         for node in self._graph.nodes:
             stack = list((node.meta.get("nn_module_stack") or {}).values())
             if node.op == "call_function" and stack and f"{stack[-1][0]}.".startswith(prefix):
@@ -108,7 +109,7 @@ class _Repeater:
             mapping |= {node: latest[self._next[node]] for node in carried}
             for node in self._third:
                 with self._graph.inserting_after(anchor):
-                    anchor = self._graph.node_copy(node, lambda n: mapping.get(n, n))
+                    anchor = self._graph.node_copy(node, _replacing(mapping))
                 anchor.meta = self._meta(node, layer)
                 mapping[node] = anchor
             latest = {node: mapping[node] for node in self._third}
@@ -189,6 +190,10 @@ class _Repeater:
                 specs.append(OutputSpec(spec.kind, TensorArgument(latest[node].name), target))
         self._output.args = (tuple(values),)
         self._signature.output_specs[:] = specs
+
+
+def _replacing(mapping: dict[Node, Node]) -> Callable[[Node], Node]:
+    return lambda node: mapping.get(node, node)
 
 
 def _form(node: Node) -> Any:
