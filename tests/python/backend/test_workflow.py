@@ -185,16 +185,16 @@ def test_parameters_are_passed_without_a_copy() -> None:
     real = library.load
 
     def load(module: Any, options: Any) -> Any:
-        entry = real(module, options)
+        loaded = real(module, options)
         names = [arg.kind for arg in module.entry.args]
 
         def call(args: tuple[Any, ...], *rest: Any) -> None:
             seen.extend(
                 a.data_ptr() for a, kind in zip(args, names, strict=True) if kind == "weight"
             )
-            entry(args, *rest)
+            loaded.entry(args, *rest)
 
-        return call
+        return library.Library(call, loaded.packings)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("buddy.backend.graph.load", load)
