@@ -74,6 +74,13 @@ def test_what_stays_scalar_is_listed_with_its_reason_and_line(folder: Path) -> N
     assert "softmax" not in text.split("scalar")[1]
 
 
+def test_the_code_is_that_of_a_bundle(folder: Path, tmp_path: Path) -> None:
+    """Weights lie as `buddy build` lays them out."""
+    explain(folder, "user_net:vectors", "--target", "x86-64-v4", "--dump-phases-to", tmp_path)
+    graph = (tmp_path / "1-graph.mlir").read_text()
+    assert "#buddy.panels<n = 20, k = 12, width = 32, unit = 1, transposed = false>" in graph
+
+
 def test_what_is_vector_code_is_not_listed(folder: Path) -> None:
     text = explain(folder, "user_net:vectors")
     assert "no loop over floats is without vectors" in text

@@ -34,15 +34,7 @@ def pack(weight: torch.Tensor, panels: Mapping[str, Any]) -> torch.Tensor:
     if tuple(matrix.shape) != (n, k):
         raise ValueError(f"a weight of shape {list(weight.shape)} in panels {dict(panels)}")
     count, depth = -(-n // width), -(-k // unit)
-    stored = torch.zeros(count, depth, width, unit, dtype=weight.dtype)
-    by_row = stored.permute(0, 2, 1, 3)  # panel, row in it, unit of k, element of the unit
-    whole, pairs = n // width, k // unit
-    if pairs * unit == k:
-        by_row[:whole] = matrix[: whole * width].reshape(whole, width, depth, unit)
-        if whole < count:
-            rest = matrix[whole * width :]
-            by_row[whole, : len(rest)] = rest.reshape(len(rest), depth, unit)
-    else:
-        padded = torch.nn.functional.pad(matrix, (0, depth * unit - k, 0, count * width - n))
-        by_row[:] = padded.reshape(count, width, depth, unit)
-    return stored.reshape(panels["stored_shape"])
+    padded = torch.zeros(count * width, depth * unit, dtype=weight.dtype)
+    padded[:n, :k] = matrix
+    by_row = padded.view(count, width, depth, unit)  # panel, row in it, unit of k, element of it
+    return by_row.transpose(1, 2).reshape(panels["stored_shape"]).contiguous()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from buddy.aot import compiler, remarks, weights_file
-from buddy.aot.bundle import BuildOptions, import_program, program_weights
-from buddy.aot.errors import BundleError
+from buddy.aot.bundle import BuildOptions, import_program, program_weights, weight_formats
+from buddy.aot.plots import check_plot
 from buddy.aot.source import open_source
+from buddy.aot.tables import aligned
 
 
 def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
@@ -19,16 +19,14 @@ def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
     plot: a picture of the arenas is written there.
     """
     if plot is not None:
-        if importlib.util.find_spec("matplotlib") is None:
-            raise BundleError("--plot needs the Python package matplotlib")
-        if not plot.absolute().parent.is_dir():
-            raise BundleError(f"--plot {plot}: its folder does not exist")
+        check_plot(plot)
     info = compiler.target_info(options.target)
     source = open_source(model, options.dtype)
     traced = source.trace()
     program = traced.program
-    layout = weights_file.plan(program_weights(program))
-    formats = source.block_formats(program)
+    weights = program_weights(program)
+    layout = weights_file.plan(weights)
+    formats = weight_formats(weights, source.block_formats(program))
     imported = import_program(program, layout, options, formats, traced.decomposed)
     counts, places = _operations(imported.bytecode)
     rows = [("count", "operation", "first from")]
@@ -40,7 +38,7 @@ def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
         from buddy.aot.arena_plot import draw
 
         draw(remarks.arenas(told), source.description.name, plot)
-    head = [f"{source.description.name}: {summary}", *remarks.table(rows, right=[0])]
+    head = [f"{source.description.name}: {summary}", *aligned(rows, right=[0])]
     return "\n".join(head) + "\n\n" + remarks.text(told)
 
 

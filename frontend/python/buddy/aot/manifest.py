@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from buddy.aot.errors import BundleError
 from buddy.aot.staging import MANIFEST
+from buddy.aot.tables import aligned
 
 if TYPE_CHECKING:
     from buddy.importer import ArgInfo
@@ -144,12 +145,7 @@ def table(manifest: dict[str, Any]) -> str:
         lines += ["", f"{entry['name']}  ({entry['symbol']} in {manifest['library']})"]
         rows = [("kind", "name", "dtype", "shape", "layout")]
         rows += [_row(argument) for argument in entry["arguments"]]
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines += [
-            "  "
-            + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        lines += [f"  {line}" for line in aligned(rows)]
     return "\n".join(lines)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from buddy.aot.tables import aligned
+
 ASSUMED_SIZE = 128  # what passes take an unknown size for
 _COLUMNS = 40  # of the picture of when a buffer holds something
 _ROWS = 24  # of a function's arena, beyond which only the largest buffers are listed
@@ -97,19 +99,6 @@ def text(remarks: Sequence[Remark]) -> str:
     return "\n\n".join(parts)
 
 
-def table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Rows as lines with aligned columns; the columns in `right` are aligned to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    flush = set(right)
-    return [
-        "  ".join(
-            cell.rjust(width) if i in flush else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def human(size: int) -> str:
     """Bytes for people."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
@@ -129,7 +118,7 @@ def _scalar(remarks: Sequence[Remark]) -> str:
         return "scalar: no loop over floats is without vectors, none calls the C math library"
     rows: list[tuple[str, ...]] = [("count", "scalar", "why", "from")]
     rows += [(str(count), *key) for key, count in counts.most_common()]
-    return "\n".join(table(rows, right=[0]))
+    return "\n".join(aligned(rows, right=[0]))
 
 
 def _memory(remarks: Sequence[Remark]) -> list[str]:
@@ -155,7 +144,7 @@ def _memory(remarks: Sequence[Remark]) -> list[str]:
             f"{ASSUMED_SIZE}"
         )
         more = [f"and {left} smaller ones"] if left else []
-        parts.append("\n".join([head, *table(rows, right=[0, 1]), *more]))
+        parts.append("\n".join([head, *aligned(rows, right=[0, 1]), *more]))
     stack = Counter[str]()
     for remark in remarks:
         if remark.name == "stack":
@@ -163,7 +152,7 @@ def _memory(remarks: Sequence[Remark]) -> list[str]:
             stack[f"{remark.function}, {kind}"] += int(remark["bytes"])
     if stack:
         sums = [(str(size), f"@{where}") for where, size in stack.most_common()]
-        parts.append("\n".join(table([("bytes", "on the stack"), *sums], right=[0])))
+        parts.append("\n".join(aligned([("bytes", "on the stack"), *sums], right=[0])))
     return parts
 
 
@@ -183,7 +172,7 @@ def _heap(remarks: Sequence[Remark]) -> str:
         return "heap: nothing is allocated in a call"
     rows = [("allocated in each call", "why", "from")]
     rows += [(f"@{r.function}: {r['type']}", r["reason"], r.place) for r in found]
-    return "\n".join(table(rows))
+    return "\n".join(aligned(rows))
 
 
 def _copies(remarks: Sequence[Remark]) -> str:
@@ -195,4 +184,4 @@ def _copies(remarks: Sequence[Remark]) -> str:
     rows += [
         (f"{r['kind']} {r['argument']}", "its old value is needed later", r.place) for r in found
     ]
-    return "\n".join(table(rows))
+    return "\n".join(aligned(rows))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 from buddy.aot.blocks import FORMATS
-from buddy.aot.errors import BundleError
+from buddy.aot.plots import check_plot
 from buddy.bench import defaults, harness, peer_format, shapes
 
 _ROUNDS, _STARTS = 5, 10
@@ -189,10 +188,7 @@ def _run(args: argparse.Namespace) -> None:
         args.rounds = _default_rounds(args)
     plot = getattr(args, "plot", None)
     if plot is not None:
-        if importlib.util.find_spec("matplotlib") is None:
-            raise BundleError("--plot needs the Python package matplotlib")
-        if not plot.absolute().parent.is_dir():
-            raise BundleError(f"--plot {plot}: its folder does not exist")
+        check_plot(plot)
     harness.prepare(args.threads, args.cpus)
     host = harness.machine(args.threads)  # before the load is our own
     results, more, text = args.bench(args)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from buddy.aot.errors import BundleError
+from buddy.aot.tables import aligned
 
 OURS = "buddy"
 # The shortest time worth reading a clock for.
@@ -339,14 +340,8 @@ def _percent(case: Mapping[str, Any]) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    """Rows as lines: names first, figures after them."""
+    return aligned(rows, right=range(1, len(rows[0])))
 
 
 def publish(record: Mapping[str, Any], *, as_json: bool, plot: Path | None, text: str = "") -> None:
