@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../CastFloat.h"
 #include "Attention.h"
 #include "buddy/Transforms/Parallel.h"
 #include "buddy/Transforms/Schedule.h"
@@ -24,11 +25,7 @@ Value AttentionEmitter::scalar(OpBuilder &at, double value) {
 }
 
 Value AttentionEmitter::convert(OpBuilder &at, Value value, Type type) {
-  if (value.getType() == type)
-    return value;
-  if (value.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(at, b.getLoc(), type, value);
-  return arith::TruncFOp::create(at, b.getLoc(), type, value);
+  return castFloat(at, b.getLoc(), value, type);
 }
 
 Value AttentionEmitter::part(Value memref, const Sizes &offsets,

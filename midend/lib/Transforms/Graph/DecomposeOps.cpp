@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../CastFloat.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/PatternMatch.h"
@@ -17,6 +18,7 @@ namespace buddy {
 } // namespace buddy
 
 using namespace mlir;
+using buddy::castFloat;
 using utils::IteratorType;
 
 namespace {
@@ -62,15 +64,6 @@ static Type computeType(Type type) {
                                            : type;
 }
 
-/// Converts a float to a type at least as wide, or rounds it to a narrower one.
-static Value convert(OpBuilder &b, Location loc, Value v, Type type) {
-  if (v.getType() == type)
-    return v;
-  if (v.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(b, loc, type, v);
-  return arith::TruncFOp::create(b, loc, type, v);
-}
-
 static SmallVector<AffineExpr> dims(MLIRContext *c, unsigned from,
                                     unsigned to) {
   SmallVector<AffineExpr> result;
@@ -102,12 +95,12 @@ static std::pair<Value, Value> softmaxParts(TensorBuilder &t, Value x,
   Value max = t.generic(x, t.filled(outer, type, lowest), {full, reduced},
                         reduce, [&](OpBuilder &b, ValueRange a) -> Value {
                           return arith::MaximumFOp::create(
-                              b, t.loc, convert(b, t.loc, a[0], type), a[1]);
+                              b, t.loc, castFloat(b, t.loc, a[0], type), a[1]);
                         });
   Value exp = t.generic({x, max}, t.empty(sizes, type), {full, reduced, full},
                         map, [&](OpBuilder &b, ValueRange a) -> Value {
                           Value d = arith::SubFOp::create(
-                              b, t.loc, convert(b, t.loc, a[0], type), a[1]);
+                              b, t.loc, castFloat(b, t.loc, a[0], type), a[1]);
                           return math::ExpOp::create(b, t.loc, d);
                         });
   Value sum = t.generic(exp, t.filled(outer, type, 0.0), {full, reduced},
@@ -132,14 +125,15 @@ struct LowerSoftmax : OpRewritePattern<buddy::SoftmaxOp> {
     AffineMap full = AffineMap::getMultiDimIdentityMap(rank, c);
     SmallVector<AffineExpr> kept = dims(c, 0, rank);
     kept.erase(kept.begin() + dim);
-    Value result = t.generic(
-        {exp, sum}, t.empty(sizes, type.getElementType()),
-        {full, AffineMap::get(rank, 0, kept, c), full},
-        SmallVector<IteratorType>(rank, IteratorType::parallel),
-        [&](OpBuilder &b, ValueRange a) {
-          return convert(b, t.loc, arith::DivFOp::create(b, t.loc, a[0], a[1]),
-                         type.getElementType());
-        });
+    Value result =
+        t.generic({exp, sum}, t.empty(sizes, type.getElementType()),
+                  {full, AffineMap::get(rank, 0, kept, c), full},
+                  SmallVector<IteratorType>(rank, IteratorType::parallel),
+                  [&](OpBuilder &b, ValueRange a) {
+                    return castFloat(
+                        b, t.loc, arith::DivFOp::create(b, t.loc, a[0], a[1]),
+                        type.getElementType());
+                  });
     rewriter.replaceOp(op, result);
     return success();
   }
@@ -189,7 +183,7 @@ struct LowerRMSNorm : OpRewritePattern<buddy::RMSNormOp> {
     Value sum = t.generic(
         op.getInput(), t.filled(s.outer, compute, 0.0), {s.full, s.rows},
         s.reduce, [&](OpBuilder &b, ValueRange a) -> Value {
-          Value x = convert(b, loc, a[0], compute);
+          Value x = castFloat(b, loc, a[0], compute);
           return arith::AddFOp::create(
               b, loc, arith::MulFOp::create(b, loc, x, x), a[1]);
         });
@@ -217,11 +211,11 @@ struct LowerRMSNorm : OpRewritePattern<buddy::RMSNormOp> {
         t.generic(inputs, t.empty(s.sizes, element), maps, s.map,
                   [&](OpBuilder &b, ValueRange a) {
                     Value y = arith::MulFOp::create(
-                        b, loc, convert(b, loc, a[0], compute), a[1]);
+                        b, loc, castFloat(b, loc, a[0], compute), a[1]);
                     if (op.getWeight())
-                      y = arith::MulFOp::create(b, loc, y,
-                                                convert(b, loc, a[2], compute));
-                    return convert(b, loc, y, element);
+                      y = arith::MulFOp::create(
+                          b, loc, y, castFloat(b, loc, a[2], compute));
+                    return castFloat(b, loc, y, element);
                   });
     rewriter.replaceOp(op, result);
     return success();
@@ -241,7 +235,7 @@ struct LowerLayerNorm : OpRewritePattern<buddy::LayerNormOp> {
                           {s.full, s.rows}, s.reduce,
                           [&](OpBuilder &b, ValueRange a) -> Value {
                             return arith::AddFOp::create(
-                                b, loc, convert(b, loc, a[0], compute), a[1]);
+                                b, loc, castFloat(b, loc, a[0], compute), a[1]);
                           });
     Value count = countElements(t, s.inner, compute);
     Value eps = t.scalar(compute, op.getEps().convertToDouble());
@@ -260,7 +254,7 @@ struct LowerLayerNorm : OpRewritePattern<buddy::LayerNormOp> {
                   {s.full, s.rows, s.rows}, s.reduce,
                   [&](OpBuilder &b, ValueRange a) -> Value {
                     Value d = arith::SubFOp::create(
-                        b, loc, convert(b, loc, a[0], compute), a[1]);
+                        b, loc, castFloat(b, loc, a[0], compute), a[1]);
                     return arith::AddFOp::create(
                         b, loc, arith::MulFOp::create(b, loc, d, d), a[2]);
                   });
@@ -278,21 +272,21 @@ struct LowerLayerNorm : OpRewritePattern<buddy::LayerNormOp> {
       maps.push_back(s.columns);
     }
     maps.push_back(s.full);
-    Value result = t.generic(
-        inputs, t.empty(s.sizes, element), maps, s.map,
-        [&](OpBuilder &b, ValueRange a) {
-          Value y = arith::SubFOp::create(b, loc,
-                                          convert(b, loc, a[0], compute), a[1]);
-          y = arith::MulFOp::create(b, loc, y, a[2]);
-          unsigned next = 3;
-          if (op.getHasWeight())
-            y = arith::MulFOp::create(b, loc, y,
-                                      convert(b, loc, a[next++], compute));
-          if (op.getHasBias())
-            y = arith::AddFOp::create(b, loc, y,
-                                      convert(b, loc, a[next], compute));
-          return convert(b, loc, y, element);
-        });
+    Value result =
+        t.generic(inputs, t.empty(s.sizes, element), maps, s.map,
+                  [&](OpBuilder &b, ValueRange a) {
+                    Value y = arith::SubFOp::create(
+                        b, loc, castFloat(b, loc, a[0], compute), a[1]);
+                    y = arith::MulFOp::create(b, loc, y, a[2]);
+                    unsigned next = 3;
+                    if (op.getHasWeight())
+                      y = arith::MulFOp::create(
+                          b, loc, y, castFloat(b, loc, a[next++], compute));
+                    if (op.getHasBias())
+                      y = arith::AddFOp::create(
+                          b, loc, y, castFloat(b, loc, a[next], compute));
+                    return castFloat(b, loc, y, element);
+                  });
     rewriter.replaceOp(op, result);
     return success();
   }

@@ -1,5 +1,6 @@
 //===- PackQuantized.cpp - weights in blocks of small integers ------------===//
 
+#include "../CastFloat.h"
 #include "../Contraction/Contraction.h"
 #include "WeightPacking.h"
 #include "buddy/Transforms/Schedule.h"
@@ -93,14 +94,6 @@ bool buddy::isQuantizableUse(OpOperand &use) {
   return matchRowProduct(use).has_value();
 }
 
-static Value convert(OpBuilder &b, Location loc, Value v, Type to) {
-  if (v.getType() == to)
-    return v;
-  if (v.getType().getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(b, loc, to, v);
-  return arith::TruncFOp::create(b, loc, to, v);
-}
-
 /// The tensor with elements of another float type.
 static Value castRows(RewriterBase &rewriter, Location loc, Value rows,
                       Type element) {
@@ -117,7 +110,7 @@ static Value castRows(RewriterBase &rewriter, Location loc, Value rows,
                                               utils::IteratorType::parallel),
              [&](OpBuilder &b, Location loc, ValueRange args) {
                linalg::YieldOp::create(b, loc,
-                                       convert(b, loc, args[0], element));
+                                       castFloat(b, loc, args[0], element));
              })
       .getResult(0);
 }
@@ -206,10 +199,10 @@ void buddy::packQuantizedUse(RewriterBase &rewriter, OpOperand &use,
                  [&](OpBuilder &b, Location loc, ValueRange args) {
                    Value sum = args[0];
                    if (!zero)
-                     sum = arith::AddFOp::create(b, loc, sum,
-                                                 convert(b, loc, args[1], f32));
+                     sum = arith::AddFOp::create(
+                         b, loc, sum, castFloat(b, loc, args[1], f32));
                    linalg::YieldOp::create(
-                       b, loc, convert(b, loc, sum, type.getElementType()));
+                       b, loc, castFloat(b, loc, sum, type.getElementType()));
                  })
                  .getResult(0);
   }
@@ -224,9 +217,5 @@ Value buddy::extractQuantized(RewriterBase &rewriter, tensor::ExtractOp extract,
   Value element = QuantizedElementOp::create(
       rewriter, loc, rewriter.getF32Type(), extract.getTensor(),
       extract.getIndices()[0], extract.getIndices()[1], packing);
-  if (type.getIntOrFloatBitWidth() < 32)
-    return arith::TruncFOp::create(rewriter, loc, type, element);
-  if (type.getIntOrFloatBitWidth() > 32)
-    return arith::ExtFOp::create(rewriter, loc, type, element);
-  return element;
+  return castFloat(rewriter, loc, element, type);
 }
