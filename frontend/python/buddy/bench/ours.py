@@ -19,6 +19,7 @@ from buddy import panels
 from buddy.aot.errors import BundleError
 from buddy.aot.export import ignore_torchs_own_warnings
 from buddy.backend import CompileError, Options, buddy_backend, cache
+from buddy.backend.call import BLOCK_TIME_MS
 from buddy.backend.library import build_id, check_target, compiler, load
 from buddy.bench.harness import Call
 from buddy.importer import UnsupportedOpsError, import_exported_program
@@ -26,9 +27,6 @@ from buddy.importer import UnsupportedOpsError, import_exported_program
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 # Relative to the largest value of the reference; a wrong result is no competitor.
 _TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2, torch.float16: 1e-2}
-
-# That of a bundle's context; other runtimes let their workers wait awake between calls too.
-_BLOCK_TIME_MS = 1
 
 Function = Callable[..., torch.Tensor]
 
@@ -91,7 +89,7 @@ def compile_direct(
         arguments = tuple(passed)
 
         def call() -> Any:
-            library.entry(arguments, (), threads, _BLOCK_TIME_MS)
+            library.entry(arguments, (), threads, BLOCK_TIME_MS)
             return result
 
         return call
