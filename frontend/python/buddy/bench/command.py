@@ -8,7 +8,7 @@ from typing import Any
 
 from buddy.aot.blocks import FORMATS
 from buddy.aot.plots import check_plot
-from buddy.bench import defaults, harness, peer_format, shapes
+from buddy.bench import defaults, harness, inductor, peer_format, shapes
 
 _ROUNDS, _STARTS = 5, 10
 
@@ -191,6 +191,8 @@ def _run(args: argparse.Namespace) -> None:
         check_plot(plot)
     harness.prepare(args.threads, args.cpus)
     host = harness.machine(args.threads)  # before the load is our own
+    if getattr(args, "inductor", False):
+        inductor.find_compiler()
     results, more, text = args.bench(args)
     from buddy.bench.peaks import Peaks
 

@@ -27,12 +27,12 @@ def peer_file(model: str, peer_gguf: Path | None, peer_format: str | None) -> It
     That is peer_gguf, or MODEL if it is a GGUF file; with peer_format written anew in that format
     by llama.cpp, into a folder that lives as long as the context.
     """
+    if peer_gguf is not None and not peer_gguf.is_file():
+        raise BundleError(f"--peer-gguf {peer_gguf}: no such file")
     installed = importlib.util.find_spec("llama_cpp") is not None
     for option, value in (("--peer-gguf", peer_gguf), ("--peer-format", peer_format)):
         if value is not None and not installed:
             raise BundleError(f"{option} needs the Python package llama-cpp-python")
-    if peer_gguf is not None and not peer_gguf.is_file():
-        raise BundleError(f"--peer-gguf {peer_gguf}: no such file")
     found = peer_gguf or (Path(model) if installed and Path(model).is_file() else None)
     if peer_format is None:
         yield found
