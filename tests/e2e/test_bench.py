@@ -117,6 +117,18 @@ def test_inductor_says_the_same_tokens(tiny: Built) -> None:
         assert case["ms"]["inductor"] < record["first_call_s"]["inductor"][kind] * 1e3 / 10
 
 
+def test_inductor_without_a_compiler_is_one_line(
+    tiny: Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CXX", "/bin/false")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    done = buddy("bench", "llm", tiny.source, tiny.bundle, "--rounds", "1", "--inductor")
+    assert done.returncode == 1
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("buddy: "))
+    assert line.startswith("buddy: inductor cannot compile the model: ")
+    assert "Traceback" not in done.stderr
+
+
 def test_accuracy_is_that_of_float32(tiny: Built) -> None:
     record = record_of("accuracy", tiny.source, tiny.bundle, "--tokens", 40)
     assert record["tokens"] == 40

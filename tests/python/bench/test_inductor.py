@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from buddy.aot.errors import BundleError
@@ -30,8 +32,8 @@ def test_it_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_it_takes_the_set_ups_clang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = pytest.importorskip("torch._inductor.config")
-    monkeypatch.setattr(config.cpp, "cxx", config.cpp.cxx)
+    config = SimpleNamespace(cpp=SimpleNamespace(cxx=(None, "g++")))
+    monkeypatch.setitem(sys.modules, "torch._inductor.config", config)
     provide(tmp_path, monkeypatch, "clang++-22")
     inductor.find_compiler()
     assert os.environ["CXX"] == str(tmp_path / "clang++-22")

@@ -70,7 +70,7 @@ def compile_direct(
             module = import_exported_program(program, name="bench", weight_formats=formats)
         library = load(module, Options(threads=threads))
     except (UnsupportedOpsError, CompileError, RuntimeError) as error:
-        raise BundleError(f"buddy cannot compile this case: {_first_line(error)}") from error
+        raise BundleError(f"buddy cannot compile this case: {first_line(error)}") from error
     info = module.entry
 
     def bind(values: Sequence[torch.Tensor]) -> Call:
@@ -117,7 +117,7 @@ def compile_through(
         with torch.no_grad():
             torch.compile(function, backend=keep, fullgraph=True, dynamic=False)(*inputs)
     except Exception as error:  # whatever a compiler meets
-        raise BundleError(f"{backend} cannot compile this case: {_first_line(error)}") from error
+        raise BundleError(f"{backend} cannot compile this case: {first_line(error)}") from error
     compiled, arguments = made
     # Dynamo passes the inputs in the order of their use.
     order = [next(i for i, given in enumerate(inputs) if given is arg) for arg in arguments]
@@ -140,8 +140,11 @@ def _compile(backend: str, gm: Any, inputs: Any, threads: int) -> Callable[..., 
         return compiled
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, as one line; Dynamo's "backend=… raised:" says nothing by itself."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        return f"{lines[0]} {lines[1]}"
     return lines[0] if lines else type(error).__name__
 
 

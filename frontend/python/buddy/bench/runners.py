@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from buddy.aot.errors import BundleError
 from buddy.aot.library import BundleLibrary
 from buddy.aot.source import open_source
 from buddy.bench.llm import require_bundle
-from buddy.bench.ours import DTYPES
+from buddy.bench.ours import DTYPES, first_line
 from buddy.models.reference import to_hugging_face
 
 
@@ -163,15 +165,24 @@ class CompiledRunner:
     def step(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Read `ids` [1, T] after what the cache holds; return the likeliest next one, [1]."""
         with torch.no_grad():
-            count = ids.shape[1]
-            if self._freezing and count not in self._seen:
-                # Only what compiles needs it, and setting it takes long.
-                self._seen.add(count)
-                from torch._inductor import config
-
-                with config.patch(freezing=True):
-                    return self._compiled(ids, positions, self._cache)
+            if ids.shape[1] not in self._seen:
+                self._seen.add(ids.shape[1])
+                return self._first(ids, positions)
             return self._compiled(ids, positions, self._cache)
+
+    def _first(self, ids: torch.Tensor, positions: torch.Tensor) -> Any:
+        """The call that compiles."""
+        from torch._inductor import config
+
+        # Only what compiles needs it, and setting it takes long.
+        freezing = config.patch(freezing=True) if self._freezing else contextlib.nullcontext()
+        try:
+            with freezing:
+                return self._compiled(ids, positions, self._cache)
+        except Exception as error:  # whatever a compiler meets
+            raise BundleError(
+                f"{self.name} cannot compile the model: {first_line(error)}"
+            ) from error
 
     def rewind(self, position: int) -> None:
         """Let the next call write the cache from `position` on."""
