@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
+import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -45,7 +46,10 @@ def test_installed_versions_are_the_pinned_ones() -> None:
     if not (Path(sys.prefix) == ROOT / ".venv"):
         pytest.skip("not running in the environment that `make setup` made")
     strays = []
-    for distribution in importlib.metadata.distributions():
+    # The environment's own folder: a test before this one may have imported setuptools, which adds
+    # the packages it carries inside itself to sys.path.
+    installed = importlib.metadata.distributions(path=[sysconfig.get_path("purelib")])
+    for distribution in installed:
         name = canonical(distribution.metadata["Name"])
         version = distribution.version.split("+")[0]  # torch's build: 2.13.0+cpu
         if name != "buddy" and pins().get(name) != version:
