@@ -100,6 +100,9 @@ FORCE:
 check: ready ## run every test: lit, GoogleTest, pytest; closes with "N passed, N failed"
 	@$(VENV)/python tests/run.py --build build --jobs $(JOBS)
 
+check-all: export BUDDY_OPINFO = all
+check-all: check ## the same with every case of PyTorch's operator database
+
 CXX_FILES = git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cc' '*.c'
 
 lint: ready ## ruff, mypy and clang-format, changing nothing; docs up to date

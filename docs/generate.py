@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Write docs/passes.md and docs/dialect.md from the .td files (`make docs`).
+"""Write docs/passes.md and docs/dialect.md from the .td files, docs/coverage.md from the list of
+PyTorch's operators that fail (`make docs`).
 
-With --check nothing is written; exits 1 if a page differs from what its .td file says now.
+With --check nothing is written; exits 1 if a page differs from what its sources say now.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 LLVM = Path("/usr/lib/llvm-22")
 INCLUDE = ROOT / "midend" / "include"
+FAILURES = ROOT / "tests" / "opinfo" / "failures.json"
 
 # page: (title, the generator of mlir-tblgen, the files it reads)
 PAGES = {
@@ -45,13 +48,52 @@ def generate(title: str, generator: list[str], sources: list[Path]) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip() + "\n"
 
 
+_COVERAGE = """# Coverage of PyTorch's operators
+
+<!-- From {source} by `make docs`; edit nothing here. -->
+
+PyTorch describes its operators and inputs to try them on in a database, OpInfo. Each operator is compiled at each dtype
+with `torch.compile(backend="buddy", fullgraph=True, options={{"fallback": "error"}})`, up to eight of its inputs, and compared with
+eager by PyTorch's own tolerances. A case counts as the first of its inputs that fails. Skipped: eager refuses the
+inputs, the result is random, or Dynamo cannot trace them for any backend. *dynamic*: for symbolic sizes.
+
+    make check-all                                  # all cases
+    python tests/opinfo/sweep.py --dtypes int64     # those of one dtype
+
+The list of failures may only shrink: a case that passes although it is listed fails the tests. How to add an
+operator: [operators.md](operators.md).
+"""
+
+
+def coverage() -> str:
+    """The text of docs/coverage.md."""
+    content = json.loads(FAILURES.read_text())
+    counts, failures = content["counts"], content["failures"]
+    parts = [_COVERAGE.format(source=FAILURES.relative_to(ROOT))]
+    rows = ["| inputs | passed | failed | skipped | passed of those compared |", "| --- " * 5 + "|"]
+    for mode, count in counts.items():
+        passed, failed = count["passed"], len(failures.get(mode, {}))
+        share = 100 * passed / max(passed + failed, 1)
+        rows.append(f"| {mode} | {passed} | {failed} | {count['skipped']} | {share:.1f} % |")
+    parts.append("\n".join(rows) + "\n")
+    for mode, ops in failures.items():
+        rows = [f"## {mode}\n", "| operator | kind | reason |", "| --- | --- | --- |"]
+        for op, (kind, reason) in ops.items():
+            escaped = reason.replace("|", "\\|")
+            rows.append(f"| `{op}` | {kind} | {escaped} |")
+        parts.append("\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
 def main() -> int:
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     stale = []
-    for name, (title, generator, sources) in PAGES.items():
-        text, page = generate(title, generator, sources), DOCS / name
+    pages = {name: generate(*how) for name, how in PAGES.items()}
+    pages["coverage.md"] = coverage()
+    for name, text in pages.items():
+        page = DOCS / name
         if page.exists() and page.read_text() == text:
             continue
         stale.append(name)

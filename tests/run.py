@@ -3,8 +3,8 @@
 
     run.py [--build DIR] [--jobs N] [--only lit,ctest,pytest]
 
-Runs lit on DIR/tests/lit, CTest (GoogleTest) on DIR, and pytest on tests/python and tests/e2e;
-each writes a JUnit report into DIR/reports, which is what is counted. The last line is
+Runs lit on DIR/tests/lit, CTest (GoogleTest) on DIR, and pytest on tests/python, tests/e2e and
+tests/opinfo;each writes a JUnit report into DIR/reports, which is what is counted. The last line is
 "N passed, N failed", with ", N skipped" if any were. A runner that fails in another way, or that
 runs no test at all, counts as one failure. Exits 1 if anything failed.
 """
@@ -64,7 +64,9 @@ def commands(build: Path, reports: Path, jobs: int) -> dict[str, tuple[list[str]
     scripts = Path(sys.executable).parent
     lit, ctest, pytest = (reports / f"{name}.xml" for name in ("lit", "ctest", "pytest"))
     # A folder that does not exist yet is no error of the tests in the other.
-    folders = [f"tests/{name}" for name in ("python", "e2e") if (ROOT / "tests" / name).is_dir()]
+    folders = [
+        f"tests/{name}" for name in ("python", "e2e", "opinfo") if (ROOT / "tests" / name).is_dir()
+    ]
     return {
         "lit": (
             [str(scripts / "lit"), "-s", "-v", f"-j{jobs}", f"--xunit-xml-output={lit}"]

@@ -158,13 +158,15 @@ public:
   }
 
   void compile(const std::string &output, bool shared, unsigned optLevel,
-               const std::vector<std::string> &rpaths) {
+               const std::vector<std::string> &rpaths,
+               const std::string &gomp) {
     std::string error;
     {
       py::gil_scoped_release release;
       auto target = buddy::getModuleTarget(*op);
       buddy::LinkOptions options;
       options.rpaths = rpaths;
+      options.gomp = gomp;
       if (!target)
         error = llvm::toString(target.takeError());
       else if (llvm::Error e = buddy::compileModule(*op, *target, optLevel,
@@ -290,7 +292,9 @@ PYBIND11_MODULE(_buddy, m) {
       .def("bytecode", &Module::bytecode)
       .def("compile", &Module::compile, py::arg("output"),
            py::arg("shared") = true, py::arg("opt_level") = 3,
-           py::arg("rpaths") = std::vector<std::string>());
+           py::arg("rpaths") = std::vector<std::string>(), py::arg("gomp") = "",
+           "gomp: the file of a libgomp to link to instead of the target's "
+           "OpenMP runtime.");
   py::class_<buddy::TargetInfo>(m, "TargetInfo")
       .def_readonly("name", &buddy::TargetInfo::name)
       .def_readonly("triple", &buddy::TargetInfo::triple)

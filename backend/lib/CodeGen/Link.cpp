@@ -19,6 +19,9 @@
 #define BUDDY_LLVM_TOOLS_DIR "/usr/lib/llvm-22/bin"
 #endif
 
+#ifndef BUDDY_GOMP_OBJECT
+#error "BUDDY_GOMP_OBJECT is kmpc_gomp.c compiled for this machine"
+#endif
 #ifndef BUDDY_RUNTIME_DIR
 #error "BUDDY_RUNTIME_DIR is the directory of kmpc_gomp.c"
 #endif
@@ -131,16 +134,22 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
                                         "-o",
                                         "-"};
   arguments.insert(arguments.end(), objects.begin(), objects.end());
-  if (target.openmp == "omp") {
+  bool gomp = !options.gomp.empty() || target.openmp == "gomp";
+  if (target.openmp == "omp" && !gomp) {
     arguments.push_back(
         "-L" + sys::path::parent_path(BUDDY_LLVM_TOOLS_DIR).str() + "/lib");
     arguments.push_back("-lomp");
-  } else if (target.openmp == "gomp") {
-    // Compiled for the target here: the layer is a page of C.
-    arguments.push_back("-O2");
-    arguments.push_back("-fPIC");
-    arguments.push_back(BUDDY_RUNTIME_DIR "/kmpc_gomp.c");
-    arguments.push_back("-lgomp");
+  } else if (gomp) {
+    // The layer is a page of C: compiled with Buddy for this kind of machine,
+    // here for others. It calls the C library only, at its oldest.
+    if (Triple(target.triple) == Triple(sys::getDefaultTargetTriple())) {
+      arguments.push_back(BUDDY_GOMP_OBJECT);
+    } else {
+      arguments.push_back("-O2");
+      arguments.push_back("-fPIC");
+      arguments.push_back(BUDDY_RUNTIME_DIR "/kmpc_gomp.c");
+    }
+    arguments.push_back(options.gomp.empty() ? "-lgomp" : options.gomp);
   }
   // LLVM calls functions that GCC's run-time library has from version 13 on.
   if (target.isRISCV() && !target.hasFeature("zfhmin") &&

@@ -49,6 +49,9 @@ static void run_region(void *data) {
           a[9], a[10], a[11], a[12], a[13], a[14], a[15]);
 }
 
+/* libgomp's idle workers spin as the environment says when it is loaded. */
+EXPORT void kmp_set_blocktime(int milliseconds) { (void)milliseconds; }
+
 EXPORT int32_t __kmpc_global_thread_num(ident_t *loc) {
   (void)loc;
   return omp_get_thread_num();

@@ -122,6 +122,7 @@ static void buildLLVMPhase(OpPassManager &manager) {
   // Loops that no generator of ours made (a user's scf.parallel).
   functions().addPass(createForallToParallelLoopPass());
   manager.addPass(createConvertSCFToOpenMPPass());
+  manager.addPass(createShareLoops());
   // Without this an alloca scope with one block is left inside a multi-block
   // region, and convert-scf-to-cf fails.
   cleanUp(manager);

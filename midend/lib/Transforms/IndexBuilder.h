@@ -51,6 +51,9 @@ protected:
   Value modulo(Value lhs, Value rhs) {
     return b.createOrFold<mlir::arith::RemUIOp>(lhs, rhs);
   }
+  Value ceilDiv(Value lhs, Value rhs) {
+    return divide(add(lhs, sub(rhs, constant(1))), rhs);
+  }
   /// To a multiple of `factor`, which is positive.
   Value roundDown(Value value, Value factor) {
     if (mlir::getConstantIntValue(factor) == 1)

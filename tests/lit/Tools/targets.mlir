@@ -5,7 +5,7 @@
 // RUN: buddy-llc %t.rv.mlir -filetype=asm | FileCheck %s --check-prefixes=CHECK,RISCV \
 // RUN:   --implicit-check-not=__truncsfbf2 --implicit-check-not=memrefCopy --implicit-check-not=call{{.}}exp
 // RUN: buddy-llc %t.rv.mlir -o %t.rv.o
-// RUN: llvm-nm --undefined-only -j %t.rv.o | not grep -v -x -E "memset|__kmpc_[a-z0-9_]*"
+// RUN: llvm-nm --undefined-only -j %t.rv.o | not grep -v -x -E "memset|omp_get_[a-z_]*|__kmpc_[a-z0-9_]*"
 // RUN: buddy-llc %t.rv.mlir -o %t.rv.so --shared
 // RUN: llvm-readelf --file-header --dynamic --arch-specific %t.rv.so | FileCheck %s --check-prefix=ELF
 
@@ -13,13 +13,13 @@
 // RUN: buddy-llc %t.x86.mlir -filetype=asm | FileCheck %s --check-prefixes=CHECK,X86 \
 // RUN:   --implicit-check-not=__truncsfbf2 --implicit-check-not=memrefCopy --implicit-check-not=expf
 // RUN: buddy-llc %t.x86.mlir -o %t.x86.o
-// RUN: llvm-nm --undefined-only -j %t.x86.o | not grep -v -x -E "memset|kmp_set_blocktime|__kmpc_[a-z0-9_]*"
+// RUN: llvm-nm --undefined-only -j %t.x86.o | not grep -v -x -E "memset|kmp_set_blocktime|omp_get_[a-z_]*|__kmpc_[a-z0-9_]*"
 
 // RUN: buddy-opt %s --buddy-pipeline="target=neoverse-v2" -o %t.arm.mlir
 // RUN: buddy-llc %t.arm.mlir -filetype=asm | FileCheck %s --check-prefixes=CHECK,ARM \
 // RUN:   --implicit-check-not=__truncsfbf2 --implicit-check-not=memrefCopy --implicit-check-not=expf
 // RUN: buddy-llc %t.arm.mlir -o %t.arm.o
-// RUN: llvm-nm --undefined-only -j %t.arm.o | not grep -v -x -E "memset|__kmpc_[a-z0-9_]*"
+// RUN: llvm-nm --undefined-only -j %t.arm.o | not grep -v -x -E "memset|omp_get_[a-z_]*|__kmpc_[a-z0-9_]*"
 
 // The way by LLVM IR.
 // RUN: buddy-translate --mlir-to-llvmir %t.rv.mlir -o %t.rv.ll

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -257,6 +259,25 @@ def test_two_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_regions_run_on_torchs_own_pool() -> None:
+    """One OpenMP runtime in the process: two pools would spin against each other."""
+    script = """
+import re, torch
+from buddy.backend import buddy_backend, library
+compiled = torch.compile(lambda x: (x @ x).relu(), backend=buddy_backend, options={"threads": 2})
+x = torch.randn(256, 256)
+torch.testing.assert_close(compiled(x), (x @ x).relu(), rtol=1e-4, atol=1e-4)
+maps = open("/proc/self/maps").read()
+runtimes = set(re.findall(r"/\\S*/(lib[gi]?omp\\S*)", maps))
+print(len(runtimes), library.process_gomp() != "")
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True
+    )
+    assert run.stdout.split() == ["1", "True"], run.stderr
 
 
 def test_call_fork_call() -> None:

@@ -70,13 +70,29 @@ def check_target(name: str) -> tuple[str, ...]:
     return info.triple, info.cpu, info.features
 
 
+@functools.cache
+def process_gomp() -> str:
+    """Return the file of the libgomp that this process, which is torch, has loaded, or "".
+
+    Compiled graphs run on its threads. On a pool of their own they would wait for cores on which
+    torch's idle threads spin (for 5 ms after each of torch's parallel operations), and the other
+    way round.
+    """
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return ""
+    found = re.search(r"/\S*/libgomp[^/\s]*\.so[^/\s]*$", maps, re.MULTILINE)
+    return found.group() if found else ""
+
+
 def module_key(module: ImportedModule, options: Options) -> str:
     """Return the cache key of a module.
 
     The module goes in as text, which leaves its locations out: a source line that moved does not
     miss. Whether weights are packed is in the text, by their formats.
     """
-    parts = [_FORMAT, build_id(), compiler().llvm_version, f"O{_OPT_LEVEL}"]
+    parts = [_FORMAT, build_id(), compiler().llvm_version, f"O{_OPT_LEVEL}", process_gomp()]
     return cache.make_key([*parts, *check_target(options.target), module.text()])
 
 
@@ -155,7 +171,7 @@ def _compile(
     try:
         packings = _run_pipeline(compiled, pipeline, options, module.entry.name)
         lowered = time.perf_counter()
-        compiled.compile(str(output), shared=True, opt_level=_OPT_LEVEL)
+        compiled.compile(str(output), shared=True, opt_level=_OPT_LEVEL, gomp=process_gomp())
     except RuntimeError as error:
         for number in cache.FULL:
             if os.strerror(number) in str(error):

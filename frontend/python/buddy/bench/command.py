@@ -189,8 +189,10 @@ def _run(args: argparse.Namespace) -> None:
     plot = getattr(args, "plot", None)
     if plot is not None:
         check_plot(plot)
-    harness.prepare(args.threads, args.cpus)
-    host = harness.machine(args.threads)  # before the load is our own
+    # Processes that are started and timed have their cores from the system.
+    pinned = args.subject not in ("compile", "accuracy") and not getattr(args, "start", False)
+    cpus = harness.prepare(args.threads, args.cpus, pinned)
+    host = harness.machine(args.threads, cpus)  # before the load is our own
     if getattr(args, "inductor", False):
         inductor.find_compiler()
     results, more, text = args.bench(args)

@@ -88,8 +88,9 @@ def measure(
 ) -> Result:
     """Time the implementations in turns.
 
-    A sample is as many calls as take `sample_seconds`, after one that is not timed: it wakes the
-    implementation's own threads and fills the caches.
+    A sample is as many calls as take `sample_seconds`, after others for half of that time that
+    do not count: they wake the implementation's own threads, outlast the spinning of the one's
+    before (milliseconds of libgomp's), and fill the caches.
     """
     counts = {name: _calls(call, sample_seconds) for name, call in implementations.items()}
     result = Result(case, {name: [] for name in implementations})
@@ -98,7 +99,8 @@ def measure(
         for number in range(rounds):
             progress(f"{case.name} {number + 1}/{rounds}")
             for name in in_turns(names, number):
-                result.seconds[name].append(_sample(implementations[name], counts[name]))
+                call = implementations[name]
+                result.seconds[name].append(_sample(call, counts[name], sample_seconds / 2))
     progress("")
     return result
 
@@ -129,8 +131,11 @@ def _calls(call: Call, sample_seconds: float) -> int:
     return min(max(math.ceil(sample_seconds / once), 1), _MOST_CALLS)
 
 
-def _sample(call: Call, count: int) -> float:
+def _sample(call: Call, count: int, settling_seconds: float) -> float:
+    settled = time.perf_counter() + settling_seconds
     call()
+    while time.perf_counter() < settled:
+        call()
     start = time.perf_counter()
     for _ in range(count):
         call()
@@ -165,8 +170,14 @@ def select(names: Sequence[_T], patterns: Sequence[str], key: Callable[[_T], str
 # ---- the machine ------------------------------------------------------------------------------
 
 
-def prepare(threads: int, cpus: Sequence[int] | None) -> None:
-    """Fix the thread count and the cores; before anything loads an OpenMP runtime."""
+def prepare(threads: int, cpus: Sequence[int] | None, pinned: bool) -> list[int]:
+    """Fix the thread count and the cores, which are returned; before an OpenMP runtime is loaded.
+
+    pinned: several threads keep to a core each, in every OpenMP runtime of this process: left to
+    itself Linux wakes the second thread of a pool on the first one's core while another pool's
+    thread still spins on the other, and moves it milliseconds later.  Affinity that the user's
+    environment asks for stays.
+    """
     if cpus:
         try:
             os.sched_setaffinity(0, cpus)
@@ -174,13 +185,30 @@ def prepare(threads: int, cpus: Sequence[int] | None) -> None:
             mine = ",".join(map(str, sorted(os.sched_getaffinity(0))))
             raise BundleError(f"--cpus: this process may use {mine} only") from None
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    allowed = sorted(os.sched_getaffinity(0))
+    if pinned and 1 < threads <= len(allowed):
+        allowed = allowed[:threads]
+        _pin(allowed)
     import torch
 
     torch.set_num_threads(threads)
+    return allowed
 
 
-def machine(threads: int) -> dict[str, Any]:
-    """What the figures were taken on."""
+def _pin(cpus: Sequence[int]) -> None:
+    """Tell libgomp (PyTorch's) and libomp (ours) to keep a thread to each of these cores."""
+    if {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"} & set(os.environ):
+        return
+    os.environ["GOMP_CPU_AFFINITY"] = " ".join(map(str, cpus))
+    # libgomp, loaded first, has narrowed the process's mask to the first core by then.
+    places = ",".join(map(str, cpus))
+    os.environ["KMP_AFFINITY"] = f"norespect,granularity=fine,proclist=[{places}],explicit"
+    # It would warn of the other runtime's variable.
+    os.environ["KMP_WARNINGS"] = "off"
+
+
+def machine(threads: int, cpus: Sequence[int]) -> dict[str, Any]:
+    """What the figures were taken on, `cpus` among them."""
     import torch
 
     from buddy import __version__
@@ -188,7 +216,7 @@ def machine(threads: int) -> dict[str, Any]:
 
     return {
         "cpu": _cpu_name(),
-        "cpus": sorted(os.sched_getaffinity(0)),
+        "cpus": list(cpus),
         "threads": threads,
         "load": round(os.getloadavg()[0], 2),
         "versions": {"buddy": __version__, "llvm": llvm_version(), "torch": torch.__version__},

@@ -38,7 +38,8 @@ class BuddyRunner:
     def _read(self, tokens: list[int]) -> int:
         logits = self._library.llama_forward(torch.tensor(tokens), self._position, self._state)
         self._position += len(tokens)
-        return int(logits.argmax())
+        # Not torch's: it would wake a pool of threads of its own, which then spin on our cores.
+        return int(logits.numpy().argmax())
 
 
 class EagerRunner:

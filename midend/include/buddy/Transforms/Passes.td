@@ -431,6 +431,29 @@ def MergeRegions : Pass<"buddy-merge-regions", "::mlir::func::FuncOp"> {
                            "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect"];
 }
 
+def ShareLoops : Pass<"buddy-share-loops", "::mlir::ModuleOp"> {
+  let summary = "loops over each thread's part instead of OpenMP loops";
+  let description = [{
+    Each thread of a region gets consecutive iterations of an `omp.wsloop`, the first
+    threads one more if they do not divide evenly: what the runtime would answer, without
+    asking it at each loop. Without `nowait` a barrier follows.
+
+    Loops with reductions, private variables, an order or a schedule of their own, and
+    inclusive bounds are left to OpenMP's own lowering.
+
+    ```mlir
+    omp.wsloop nowait { omp.loop_nest (%i) : index = (%c0) to (%n) step (%c1) { … } }
+    // becomes
+    %thread = llvm.call @omp_get_thread_num() : () -> i32
+    %threads = llvm.call @omp_get_num_threads() : () -> i32
+    // first and end from the number of iterations
+    scf.for %i = %first to %end step %c1 { … }
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect"];
+}
+
 def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {
   let summary = "lower memref.expand_shape to reinterpret_cast";
   let description = [{

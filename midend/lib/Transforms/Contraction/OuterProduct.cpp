@@ -107,6 +107,10 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors,
   bool oneBlock = !thin && !scalable && c.outerReductions.empty() &&
                   !ShapedType::isDynamic(c.sizes[c.red]) && kcKnown &&
                   c.sizes[c.red] <= *kcKnown;
+  // Blocks of about as many rows each, or threads would get uneven shares.
+  Value blocks = maximum(ceilDiv(rowCount, mc), constant(1));
+  mc = minimum(mc, maximum(roundUp(ceilDiv(rowCount, blocks), constant(rows)),
+                           constant(rows)));
   Values lower, upper, steps;
   for (unsigned dim : c.outerParallel) {
     lower.push_back(constant(0));
