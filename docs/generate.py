@@ -52,16 +52,17 @@ _COVERAGE = """# Coverage of PyTorch's operators
 
 <!-- From {source} by `make docs`; edit nothing here. -->
 
-PyTorch describes its operators and inputs to try them on in a database, OpInfo. Each operator is compiled at each dtype
-with `torch.compile(backend="buddy", fullgraph=True, options={{"fallback": "error"}})`, up to eight of its inputs, and compared with
-eager by PyTorch's own tolerances. A case counts as the first of its inputs that fails. Skipped: eager refuses the
-inputs, the result is random, or Dynamo cannot trace them for any backend. *dynamic*: for symbolic sizes.
+PyTorch describes its operators and inputs to try them on in a database, OpInfo. Each operator is
+compiled at each dtype, up to eight of its inputs, with `fullgraph=True` and
+`options={{"fallback": "error"}}`, and compared with eager by PyTorch's own tolerances. A case
+counts as the first of its inputs that fails. Skipped: eager refuses the inputs, the result is
+random, or Dynamo cannot trace them for any backend. *dynamic*: for symbolic sizes.
 
     make check-all                                  # all cases
     python tests/opinfo/sweep.py --dtypes int64     # those of one dtype
 
-The list of failures may only shrink: a case that passes although it is listed fails the tests. How to add an
-operator: [operators.md](operators.md).
+The list of failures may only shrink: a case that passes although it is listed fails the tests.
+How to add an operator: [operators.md](operators.md).
 """
 
 

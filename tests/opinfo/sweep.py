@@ -10,11 +10,13 @@ Prints each case that the list does not expect, then a line a dtype; exits 1 if 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import threading
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -23,8 +25,10 @@ import samples
 from worker import Worker
 
 
-def run(cases: list[samples.Case], count: int, jobs: int, timeout: float) -> list[samples.Outcome]:
-    """Return the cases' outcomes, with progress on a terminal."""
+def run(
+    cases: list[samples.Case], count: int, jobs: int, timeout: float, log: TextIO | None
+) -> list[samples.Outcome]:
+    """Return the cases' outcomes, with progress on a terminal; failures go to the log at once."""
     own = threading.local()
     workers: list[Worker] = []
     done = 0
@@ -36,6 +40,9 @@ def run(cases: list[samples.Case], count: int, jobs: int, timeout: float) -> lis
             workers.append(own.worker)
         outcome = own.worker.check(case, count)
         done += 1
+        if log and outcome.status in samples.FAILURES:
+            log.write(f"{outcome.status}\t{case.mode}\t{case.name}\t{outcome.detail}\n")
+            log.flush()
         if sys.stderr.isatty():
             print(f"\r\x1b[K{done}/{len(cases)} {case.name}", end="", file=sys.stderr, flush=True)
         return outcome
@@ -71,23 +78,19 @@ def main() -> int:
         cases = [c for c in cases if {c.name, c.name.split(".variant")[0]} & wanted]
     if not cases:
         parser.error("no such case")
-    outcomes = run(cases, args.samples, args.jobs, args.timeout)
+    with open(args.log, "w") if args.log else contextlib.nullcontext() as log:
+        outcomes = run(cases, args.samples, args.jobs, args.timeout, log)
     if args.update:
         expected.update(cases, outcomes, whole=not wanted and args.every == 1)
     known = expected.load()
     surprises = 0
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    lines = []
     for case, outcome in zip(cases, outcomes, strict=True):
         counts[case.mode][outcome.status] += 1
-        if outcome.status in samples.FAILURES:
-            lines.append(f"{outcome.status}\t{case.mode}\t{case.name}\t{outcome.detail}")
         problem = expected.problem(known, case, outcome)
         if problem:
             surprises += 1
             print(f"{case.mode} {case.name}: {problem}")
-    if args.log:
-        args.log.write_text("".join(line + "\n" for line in lines))
     for mode, statuses in counts.items():
         print(f"{mode}: " + ", ".join(f"{n} {status}" for status, n in statuses.most_common()))
     return 1 if surprises else 0

@@ -21,9 +21,10 @@ from buddy.importer import ArgInfo, FunctionInfo, ImportGraphError
 
 from .library import Library
 
-# Milliseconds that idle workers of a pool of our own spin before they sleep; torch's pool, if it is
-# libgomp's, is shared and spins as it does. Two pools want the same cores: with 2 threads on 2 cores,
-# pinned, a compiled and an eager layer in turns took 1.1 ms at 0, 4.0 ms at 1, 1.0 ms on one pool.
+# Milliseconds that idle workers of a pool of our own spin before they sleep; torch's pool, if it
+# is libgomp's, is shared and spins as it does. Two pools want the same cores: with 2 threads on 2
+# cores, pinned, a compiled and an eager layer in turns took 1.1 ms at 0, 4.0 ms at 1, and 1.0 ms
+# on one pool.
 BLOCK_TIME_MS = 0
 
 # The most threads of a call; in a forked child, where libgomp's pool is gone, one.
