@@ -22,6 +22,9 @@
 #ifndef BUDDY_GOMP_OBJECT
 #error "BUDDY_GOMP_OBJECT is kmpc_gomp.c compiled for this machine"
 #endif
+#ifndef BUDDY_MATH_DIR
+#error "BUDDY_MATH_DIR is the directory of libbuddy_math.so"
+#endif
 #ifndef BUDDY_RUNTIME_DIR
 #error "BUDDY_RUNTIME_DIR is the directory of kmpc_gomp.c"
 #endif
@@ -103,6 +106,8 @@ Error buddy::checkReplaceable(StringRef output) {
   return Error::success();
 }
 
+std::string buddy::mathLibrary() { return BUDDY_MATH_DIR "/libbuddy_math.so"; }
+
 Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
                                const TargetInfo &target,
                                const LinkOptions &options) {
@@ -157,6 +162,13 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
     arguments.push_back("-O2");
     arguments.push_back("-fPIC");
     arguments.push_back(BUDDY_RUNTIME_DIR "/half.c");
+  }
+  // Named by libraries that call it only.
+  if (Triple(target.triple) == Triple(sys::getDefaultTargetTriple())) {
+    arguments.push_back("-L" BUDDY_MATH_DIR);
+    arguments.push_back("-lbuddy_math");
+    if (options.rpaths.empty())
+      arguments.push_back("-Wl,-rpath," BUDDY_MATH_DIR);
   }
   arguments.push_back("-lm");
   for (const std::string &rpath : options.rpaths)

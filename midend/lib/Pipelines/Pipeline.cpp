@@ -123,6 +123,7 @@ static void buildLLVMPhase(OpPassManager &manager) {
   functions().addPass(createForallToParallelLoopPass());
   manager.addPass(createConvertSCFToOpenMPPass());
   manager.addPass(createShareLoops());
+  manager.addPass(createLowerCalls());
   // Without this an alloca scope with one block is left inside a multi-block
   // region, and convert-scf-to-cf fails.
   cleanUp(manager);

@@ -62,8 +62,14 @@ struct LinkOptions {
 /// over one would replace it.
 llvm::Error checkReplaceable(llvm::StringRef output);
 
-/// Links objects into a shared library that names its OpenMP runtime and the C
-/// library and has no other undefined symbol. Writes aside and renames.
+/// The file of the run-time library that `buddy.scalar_call` needs; built for
+/// this machine only.
+std::string mathLibrary();
+
+/// Links objects into a shared library that names its OpenMP runtime, the C
+/// library and, if it is called, the library of mathematical functions, and has
+/// no other undefined symbol. Writes aside and renames. Without `rpaths` the
+/// last is looked for where it was built.
 llvm::Error linkSharedLibrary(llvm::ArrayRef<std::string> objects,
                               llvm::StringRef output, const TargetInfo &target,
                               const LinkOptions &options = {});

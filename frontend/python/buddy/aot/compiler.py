@@ -121,10 +121,16 @@ def _line(error: Exception) -> str:
 
 
 def copy_runtime(library: Path, target: Any) -> list[str]:
-    """Put the OpenMP runtime that `library` names beside it; return the file names."""
+    """Put the run-time libraries that `library` names beside it; return the file names."""
+    content = library.read_bytes()
+    math = Path(_module().math_library)
+    copied = []
+    if math.name.encode() in content:
+        shutil.copyfile(math, library.parent / math.name)
+        copied.append(math.name)
     name = _RUNTIMES[target.openmp]
-    if name.encode() not in library.read_bytes():  # no parallel region: nothing names it
-        return []
+    if name.encode() not in content:  # no parallel region: nothing names it
+        return copied
     found = subprocess.run(
         [_clang(), f"--target={target.triple}", f"-print-file-name={name}"],
         capture_output=True,
@@ -134,7 +140,7 @@ def copy_runtime(library: Path, target: Any) -> list[str]:
     if not os.path.isabs(found):
         raise BundleError(f"{name} for {target.triple} is not installed; see docs/dependencies.md")
     shutil.copyfile(found, library.parent / name)
-    return [name]
+    return [*copied, name]
 
 
 def _clang() -> str:

@@ -334,6 +334,23 @@ def Buddy_CheckOp : Buddy_Op<"check", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$condition `,` $message attr-dict";
 }
 
+def Buddy_ScalarCallOp : Buddy_Op<"scalar_call", [Pure]> {
+  let summary = "a function of numbers from the run-time library";
+  let description = [{
+    Calls a C function of `libbuddy_math` that depends on its arguments alone; what the
+    special functions are whose elements are no loop worth generating. Stands in the
+    bodies of element-wise ops like arithmetic, but is never vectorized. A library with
+    such a call names `libbuddy_math.so`.
+
+    ```mlir
+    %y = buddy.scalar_call "buddy_special_digamma"(%x) : (f64) -> f64
+    ```
+  }];
+  let arguments = (ins StrAttr:$callee, Variadic<AnyType>:$inputs);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$callee `(` $inputs `)` attr-dict `:` functional-type($inputs, $result)";
+}
+
 def Buddy_NumThreadsOp : Buddy_Op<"num_threads", [Pure]> {
   let summary = "threads worth using for so much work";
   let description = [{

@@ -431,6 +431,19 @@ def MergeRegions : Pass<"buddy-merge-regions", "::mlir::func::FuncOp"> {
                            "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect"];
 }
 
+def LowerCalls : Pass<"buddy-lower-calls", "::mlir::ModuleOp"> {
+  let summary = "calls of the run-time library as calls of C functions";
+  let description = [{
+    ```mlir
+    %y = buddy.scalar_call "buddy_special_digamma"(%x) : (f64) -> f64
+    // becomes
+    llvm.func @buddy_special_digamma(f64) -> f64
+    %y = llvm.call @buddy_special_digamma(%x) : (f64) -> f64
+    ```
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def ShareLoops : Pass<"buddy-share-loops", "::mlir::ModuleOp"> {
   let summary = "loops over each thread's part instead of OpenMP loops";
   let description = [{

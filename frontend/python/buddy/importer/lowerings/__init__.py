@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     reduction,
     scan_sort,
     scatter,
+    special,
     tosa,
     view,
 )
