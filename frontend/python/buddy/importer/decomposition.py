@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         if op not in table and op not in _KEPT and _wanted(op):
             table[op] = function
     table[aten.pow.Tensor_Scalar] = _power_of_bools
+    table[aten.mvlgamma.default] = _multivariate_lgamma
     return table
 
 
@@ -76,6 +78,14 @@ def _power_of_bools(base: torch.Tensor, exponent: Any) -> Any:
     if base.dtype is not torch.bool or not isinstance(exponent, bool):
         return NotImplemented
     return base.clone() if exponent else torch.ones_like(base)
+
+
+def _multivariate_lgamma(x: torch.Tensor, p: int) -> torch.Tensor:
+    """Return the logarithm of the multivariate gamma function of dimension p."""
+    dtype = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+    shifts = [(1.0 - i) / 2 for i in range(1, p + 1)]
+    total = sum(torch.lgamma(x.to(dtype) + shift) for shift in shifts)
+    return total + p * (p - 1) / 4 * math.log(math.pi)
 
 
 def _wanted(op: Any) -> bool:
