@@ -19,7 +19,7 @@ from buddy.importer import (
     import_graph,
 )
 
-from . import logs, partition
+from . import logs, partition, randomness
 from .call import make_call
 from .library import load
 from .options import Options
@@ -42,6 +42,7 @@ def compile_graph(
     Raises `UnsupportedOpsError` with all ops that have no rule, unless `options.fallback` is
     "eager"; then they run in PyTorch, and a `FallbackWarning` names them.
     """
+    random = randomness.take_seed(gm)
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     weight_nodes = {placeholders[i].name for i in weights}
     missing: dict[torch.fx.Node, MissingOp] = {}
@@ -66,7 +67,8 @@ def compile_graph(
         if options.fallback == "error":
             raise UnsupportedOpsError(list(missing.values()))
         _warn(gm, missing)
-    return _assemble(top, modules, options)
+    call = _assemble(top, modules, options)
+    return (lambda args: call([*args, randomness.draw()])) if random else call
 
 
 # An imported part: the module, and which placeholders PyTorch computes.

@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     creation,
     elementwise,
     indexing,
+    random,
     reduction,
     scan_sort,
     scatter,
