@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import registry
+from .decomposed import TABLE
 
 aten = torch.ops.aten
 
@@ -41,7 +42,6 @@ _KEPT = (
     aten._softmax.default,
     aten.searchsorted.Tensor,
     aten.bucketize.Tensor,
-    aten.median.default,
     aten.unfold.default,
     # Their decomposition fails on constants, which are no fake tensors.
     aten.detach.default,
@@ -67,6 +67,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     for op, function in torch._decomp.decomposition_table.items():
         if op not in table and op not in _KEPT and _wanted(op):
             table[op] = function
+    table.update(TABLE)
     table[aten.pow.Tensor_Scalar] = _power_of_bools
     return table
 

@@ -9,9 +9,11 @@ from . import (  # noqa: F401
     creation,
     elementwise,
     indexing,
+    linalg_parts,
     reduction,
     scan_sort,
     scatter,
+    strided,
     tosa,
     view,
 )
