@@ -11,9 +11,7 @@ from mlir.dialects import arith, math, scf, tensor
 
 from .. import scalars, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
-from ..errors import Unsupported
 from ..registry import lowers
-from ..symbols import product
 from ..values import Tensor
 from .common import normalize
 from .view import slice_dim
