@@ -9,11 +9,13 @@ from . import (  # noqa: F401
     creation,
     elementwise,
     indexing,
+    linalg_parts,
     random,
     reduction,
     scan_sort,
     scatter,
     special,
+    strided,
     tosa,
     view,
 )

@@ -39,10 +39,14 @@ def _assert_scalar(b: Builder, condition: Any, message: str) -> None:
 @lowers(aten._local_scalar_dense.default, aten.item.default)
 def _item(b: Builder, x: Tensor) -> Any:
     """Bind the symbol that stands for the element, so that sizes may depend on it."""
-    symbol = as_expr(b.meta)
-    if not isinstance(b.meta, torch.SymInt) or not types.is_integer(x.dtype):
-        raise Unsupported("the value of a tensor that is not an integer")
+    expr = as_expr(b.meta)
+    symbols = list(getattr(expr, "free_symbols", ()))
+    if len(symbols) != 1 or types.is_complex(x.dtype):
+        raise Unsupported("the value of a tensor that no symbol stands for")
     element = tensor.extract(b.value(x), [b.index_constant(0)] * x.rank)
-    element = scalars.cast(element, x.dtype, torch.int64)
-    b.symbols.bind_local(symbol, arith.index_cast(ir.IndexType.get(), element))
+    if types.is_float(x.dtype):
+        b.symbols.bind_local(symbols[0], scalars.cast(element, x.dtype, torch.float64))
+    else:  # a bool is `symbol == 1`
+        element = scalars.cast(element, x.dtype, torch.int64)
+        b.symbols.bind_local(symbols[0], arith.index_cast(ir.IndexType.get(), element))
     return b.meta

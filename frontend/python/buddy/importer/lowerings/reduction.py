@@ -11,6 +11,7 @@ from mlir.dialects import arith, math
 
 from .. import scalars, shapes, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
+from ..errors import Unsupported
 from ..registry import lowers, overload
 from ..symbols import product
 from ..values import Tensor
@@ -300,3 +301,22 @@ def _truth(b: Builder, x: Tensor, dims: list[int], keep: bool) -> Tensor:
         lambda value, acc: combine(acc, scalars.cast(value, x.dtype, torch.bool)),
     )
     return b.cast(keep_dims(result, dims, keep), b.result_dtype())
+
+
+@lowers(aten.hash_tensor.default)
+def _hash_tensor(
+    b: Builder, x: Tensor, dims: Any = (), keep: bool = False, mode: int = 0
+) -> Tensor:
+    """The exclusive or of elements' bits, as f64 or 64-bit integers."""
+    if mode != 0 or types.is_complex(x.dtype):
+        raise Unsupported("a hash other than the exclusive or of real numbers")
+    dims = normalize_all(dims, x.rank)
+    wide = torch.float64 if types.is_float(x.dtype) else torch.int64
+    i64 = ir.IntegerType.get_signless(64)
+
+    def body(value: ir.Value, acc: ir.Value) -> ir.Value:
+        value = scalars.cast(value, x.dtype, wide)
+        return arith.xori(acc, arith.bitcast(i64, value) if value.type != i64 else value)
+
+    (result,) = reduce_to(b, x, dims, [(0, torch.uint64)], body)
+    return keep_dims(result, dims, keep)

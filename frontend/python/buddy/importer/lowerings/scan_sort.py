@@ -11,9 +11,7 @@ from mlir.dialects import arith, math, scf, tensor
 
 from .. import scalars, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
-from ..errors import Unsupported
 from ..registry import lowers
-from ..symbols import product
 from ..values import Tensor
 from .common import normalize
 from .view import slice_dim
@@ -174,33 +172,7 @@ def _topk(
     return slice_dim(b, values, dim, 0, size), slice_dim(b, places, dim, 0, size)
 
 
-@lowers(aten.median.default)
-def _median(b: Builder, x: Tensor) -> Tensor:
-    """The lower median of all elements; NaN if one is NaN, as NaN sorts last."""
-    from ..shapes import reshape
-    from .view import select
-
-    count = product(x.shape)
-    if not isinstance(count, int) or count == 0:
-        raise Unsupported("the median of an empty tensor or of one of symbolic size")
-    values, _ = sort(b, reshape(b, x, (count,)), 0, False)
-    middle, last = select(b, values, 0, (count - 1) // 2), select(b, values, 0, count - 1)
-
-    def pick(value: ir.Value, top: ir.Value) -> ir.Value:
-        if not types.is_float(x.dtype):
-            return value
-        return arith.select(scalars.is_nan(top), top, value)
-
-    return b.pointwise([middle, last], (), x.dtype, pick)
-
-
-def _unsorted(node: torch.fx.Node) -> str | None:
-    if node.kwargs.get("sorter") is not None:
-        return "a sorter is not supported"
-    return None
-
-
-@lowers(aten.searchsorted.Tensor, condition=_unsorted)
+@lowers(aten.searchsorted.Tensor)
 def _searchsorted(
     b: Builder,
     sequence: Tensor,
@@ -213,7 +185,7 @@ def _searchsorted(
     return search(b, sequence, values, right or side == "right")
 
 
-@lowers(aten.searchsorted.Scalar, condition=_unsorted)
+@lowers(aten.searchsorted.Scalar)
 def _searchsorted_scalar(
     b: Builder,
     sequence: Tensor,

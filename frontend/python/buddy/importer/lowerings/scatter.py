@@ -20,7 +20,7 @@ from ..shapes import reshape, squeeze
 from ..symbols import as_dim, same
 from ..values import Tensor
 from .common import check_all, normalize
-from .indexing import broadcast_shape, check_index, index_layout, safe_index
+from .indexing import broadcast_shape, check_index, index_layout, safe_index, take_rows
 from .view import clamp_start, expand, wrap_index
 
 aten = torch.ops.aten
@@ -176,14 +176,11 @@ def _masks_of(node: torch.fx.Node) -> list[torch.Tensor]:
 
 
 def _put_supported(node: torch.fx.Node) -> str | None:
-    if not _masks_of(node):
-        return None
-    indices, value = node.args[1], node_arg(node, 2).meta["val"]
+    indices = node.args[1]
     assert isinstance(indices, (list, tuple)), node.format_node()
-    accumulate = len(node.args) > 3 and node.args[3]
-    if len(indices) == 1 and value.numel() == 1 and not accumulate:
-        return None
-    return "writing several values by a mask has a data-dependent shape"
+    if _masks_of(node) and sum(index is not None for index in indices) > 1:
+        return "writing by a mask and other indices has a data-dependent shape"
+    return None
 
 
 @lowers(
@@ -201,9 +198,7 @@ def _index_put(
 ) -> Tensor:
     values = b.cast(values, x.dtype)
     if _masks_of(b.node):
-        (mask,) = indices
-        assert mask is not None
-        return _put_mask(b, x, mask, values)
+        return _put_mask(b, x, indices, values, accumulate)
     indices = [*indices, *[None] * (x.rank - len(indices))]
     used = [(i, index) for i, index in enumerate(indices) if index is not None]
     for dim, index in used:
@@ -256,15 +251,79 @@ def _index_put(
     return Tensor.plain(result, x.dtype, x.shape)
 
 
-def _put_mask(b: Builder, x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    value = reshape(b, value, ())
-    for _ in range(x.rank - mask.rank):
-        mask = mask.unsqueeze(mask.rank)
+def _put_mask(
+    b: Builder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> Tensor:
+    """Write where a mask is true: one value, or one after the other along values' dimension.
 
-    def body(old: ir.Value, flag: ir.Value, new: ir.Value) -> ir.Value:
-        return arith.select(scalars.cast(flag, mask.dtype, torch.bool), new, old)
+    The mask stands for dimensions `first` and following of x, and `first` of the values.
+    """
+    ((first, mask),) = [(i, index) for i, index in enumerate(indices) if index is not None]
+    if mask.dtype is not torch.bool:
+        mask = b.cast(mask, torch.bool)
+    covered = range(first, first + mask.rank)
+    rest = [i for i in range(x.rank) if i not in covered]
+    rank = len(rest) + 1  # the values' when they are not broadcast
+    count = values.shape[values.rank - rank + first] if values.rank > rank - 1 - first else 1
+    # The masked dimensions go to the front: elements are then taken in order.
+    order = [*covered, *rest]
+    moved = x.permute(order)
+    flags = mask
+    for i in range(len(rest)):
+        flags = flags.unsqueeze(mask.rank + i)
+    whole = expand(b, values, (*x.shape[:first], count, *x.shape[first + mask.rank :]))
+    whole = whole.permute([first, *(i for i in range(rank) if i != first)])
 
-    return b.pointwise([x, mask, value], x.shape, x.dtype, body)
+    def combine(old: ir.Value, flag: ir.Value, new: ir.Value) -> ir.Value:
+        if accumulate:
+            compute = types.opmath(x.dtype)
+            total = scalars.add(
+                compute, scalars.cast(old, x.dtype, compute), scalars.cast(new, x.dtype, compute)
+            )
+            new = scalars.cast(total, compute, x.dtype)
+        return arith.select(flag, new, old)
+
+    if count != 1:
+        whole = _taken(b, flags, whole, moved)
+    else:
+        whole = squeeze(b, whole, [0])
+    result = b.pointwise([moved, flags, whole], moved.shape, x.dtype, combine)
+    return result.permute([order.index(i) for i in range(x.rank)])
+
+
+def _taken(b: Builder, flags: Tensor, values: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor of `like`'s shape with slab i of the values at the i-th true flag.
+
+    flags: with `like`'s rank. The call fails unless there are as many true flags as slabs, or one
+    slab for all. What stands at flags that are false has no meaning.
+    """
+    lead = flags.rank - values.rank + 1
+    count = values.shape[0]
+    marks = b.value(squeeze(b, flags, range(lead, flags.rank)))
+    one, zero = b.index_constant(1), b.index_constant(0)
+    shape = like.shape[:lead]
+    i64 = torch.int64
+
+    def number(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        taken, result = carried
+        place = arith.index_cast(ir.IntegerType.get_signless(64), taken)
+        result = tensor.insert(place, result, at)
+        return [
+            arith.addi(taken, arith.index_castui(taken.type, tensor.extract(marks, at))),
+            result,
+        ]
+
+    start = b.full(shape, scalars.constant(0, i64), i64)
+    taken, order = b.loop(shape, [zero, start], number)
+    size = b.index(count)
+    fits = arith.cmpi(arith.CmpIPredicate.eq, taken, size)
+    if not isinstance(count, int):
+        fits = arith.ori(fits, arith.cmpi(arith.CmpIPredicate.eq, size, one))
+    b.check(fits, "index_put: the mask selects another number of elements than there are values")
+    if count == 0 or 0 in like.shape:
+        zeros = b.full(like.shape, scalars.constant(0, like.dtype), like.dtype)
+        return Tensor.plain(zeros, like.dtype, like.shape)
+    return take_rows(b, values, Tensor.plain(order, i64, shape), negative=False)
 
 
 # ---- scatter ---------------------------------------------------------------------------------

@@ -1,0 +1,31 @@
+"""Operators written in terms of other ATen operators, which have rules.
+
+One file for each family; `TABLE` is operator -> function. The functions are traced with fake
+tensors: sizes may be symbols, values are not known.
+"""
+
+from . import (
+    bags,
+    distance,
+    elementwise,
+    histogram,
+    pooling,
+    random,
+    resampling,
+    scatter,
+    selection,
+)
+from .table import TABLE
+
+__all__ = [
+    "TABLE",
+    "bags",
+    "distance",
+    "elementwise",
+    "histogram",
+    "pooling",
+    "random",
+    "resampling",
+    "scatter",
+    "selection",
+]
