@@ -6,6 +6,7 @@ tensors: sizes may be symbols, values are not known.
 
 from . import (
     bags,
+    convolution,
     distance,
     elementwise,
     histogram,
@@ -20,6 +21,7 @@ from .table import TABLE
 __all__ = [
     "TABLE",
     "bags",
+    "convolution",
     "distance",
     "elementwise",
     "histogram",

@@ -243,6 +243,9 @@ for _op, (_function, _kind) in _BINARY.items():
     _register(_op, _function, _kind, 2)
 
 
+_register(prims.fma.default, lambda dtype, x, y, z: math.fma(x, y, z), Kind.DEFAULT, 3)
+
+
 # ---- operators with more arguments -----------------------------------------------------------
 
 
