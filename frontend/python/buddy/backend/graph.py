@@ -61,7 +61,10 @@ def compile_graph(
             refused = _find(gm, error, eager)
             if not refused:
                 raise
-            missing.update(refused)
+            # An operator of the user's whose lowering does not handle its arguments is called.
+            called = {node for node in refused if partition.custom_op(node) is not None}
+            custom |= write_in_place(gm, called | custom)
+            missing.update({node: refused[node] for node in refused.keys() - called})
     if missing:
         if options.fallback == "error":
             raise UnsupportedOpsError(list(missing.values()))

@@ -10,6 +10,7 @@ caller does not expect to change.
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -26,15 +27,20 @@ from torch._library.utils import get_layout_constraint_tag, is_out
 from torch._prims_common import clone_preserve_strides
 from torch.utils._pytree import tree_map_only
 
-from buddy.importer.registry import tensor_metas
+from buddy.importer.custom_ops import Whole, has_lowering
+from buddy.importer.registry import supported, tensor_metas
 
 from .partition import custom_op, is_input_write, storages
 
 aten = torch.ops.aten
 
 
-def write_in_place(gm: torch.fx.GraphModule) -> set[torch.fx.Node]:
+def write_in_place(
+    gm: torch.fx.GraphModule, called: Collection[torch.fx.Node] = ()
+) -> set[torch.fx.Node]:
     """Replace the graph's functionalized custom operators by calls that write in place.
+
+    called: nodes that are called although their operator has a lowering; others are left alone.
 
     Returns the nodes that PyTorch has to run: these calls, and the copies and views of their
     arguments. Operators tagged `needs_contiguous_strides` get contiguous arguments.
@@ -42,7 +48,7 @@ def write_in_place(gm: torch.fx.GraphModule) -> set[torch.fx.Node]:
     eager: set[torch.fx.Node] = set()
     for node in list(gm.graph.nodes):
         op = custom_op(node)
-        if op is None:
+        if op is None or (has_lowering(node) and supported(node) and node not in called):
             continue
         if node.target in (auto_functionalized, auto_functionalized_v2) and not is_out(op):
             node = _replace(gm, node, op, eager)
@@ -71,7 +77,7 @@ def _replace(
         views = read_view_information_from_args(names, kinds, arguments, old)
     else:
         old = [arguments.pop(name) for name in names]
-        views = {name: None if old[i] is None else _Whole(i) for i, name in enumerate(names)}
+        views = {name: None if old[i] is None else Whole(i) for i, name in enumerate(names)}
 
     def add(target: Any, *args: Any) -> torch.fx.Node:
         added = graph.call_function(target, args)
@@ -150,13 +156,6 @@ def _replace(
             _forget_write_back(graph, base)
             _infer_views(base)
     return call
-
-
-class _Whole:
-    """What `read_view_information_from_args` says of an argument that is no view."""
-
-    def __init__(self, base_index: int):
-        self.base_index = base_index
 
 
 def _is_needed(graph: torch.fx.Graph, write: torch.fx.Node, base: torch.fx.Node) -> bool:

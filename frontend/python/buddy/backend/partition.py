@@ -48,11 +48,7 @@ class Part:
 
 def custom_op(node: torch.fx.Node) -> torch._ops.OpOverload | None:
     """Return the user's operator that a node calls, if it does."""
-    target: Any = node.target
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        # A custom operator that mutates its arguments, made functional.
-        if target.name().startswith("auto_functionalized") and node.args:
-            target = node.args[0]
+    target = registry.called_op(node)
     if isinstance(target, torch._ops.OpOverload) and target.namespace not in _BUILT_IN:
         return target
     return None
@@ -100,8 +96,9 @@ def describe(node: torch.fx.Node, reason: str) -> MissingOp:
     """Return what an error says about a node that cannot be imported."""
     metas = registry.tensor_metas([list(node.args), list(node.kwargs.values())])
     dtypes = tuple(dict.fromkeys(types.dtype_name(meta.dtype) for meta in metas))
-    named = isinstance(node.target, (str, torch._ops.OpOverload))
-    op = str(node.target) if named else getattr(node.target, "__name__", str(node.target))
+    target = registry.called_op(node)
+    named = isinstance(target, (str, torch._ops.OpOverload))
+    op = str(target) if named else getattr(target, "__name__", str(target))
     return MissingOp(op, dtypes, provenance.describe_source(node), reason)
 
 
