@@ -22,6 +22,7 @@ from buddy.importer import (
 from . import logs, partition, randomness
 from .call import make_call
 from .library import load
+from .mutation import write_in_place
 from .options import Options
 
 Call = Callable[[list[Any]], Any]
@@ -46,11 +47,9 @@ def compile_graph(
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     weight_nodes = {placeholders[i].name for i in weights}
     missing: dict[torch.fx.Node, MissingOp] = {}
-    custom: set[torch.fx.Node] = set()
+    custom = write_in_place(gm)
     for node in gm.graph.nodes:
-        if partition.custom_op(node) is not None:
-            custom.add(node)
-        elif (reason := partition.missing_op(node)) is not None:
+        if node not in custom and (reason := partition.missing_op(node)) is not None:
             missing[node] = reason
     # A rule may still refuse its arguments: then the node counts as missing, and all begins again.
     while True:
@@ -62,7 +61,10 @@ def compile_graph(
             refused = _find(gm, error, eager)
             if not refused:
                 raise
-            missing.update(refused)
+            # An operator of the user's whose lowering does not handle its arguments is called.
+            called = {node for node in refused if partition.custom_op(node) is not None}
+            custom |= write_in_place(gm, called | custom)
+            missing.update({node: refused[node] for node in refused.keys() - called})
     if missing:
         if options.fallback == "error":
             raise UnsupportedOpsError(list(missing.values()))

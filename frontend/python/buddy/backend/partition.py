@@ -48,11 +48,7 @@ class Part:
 
 def custom_op(node: torch.fx.Node) -> torch._ops.OpOverload | None:
     """Return the user's operator that a node calls, if it does."""
-    target: Any = node.target
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        # A custom operator that mutates its arguments, made functional.
-        if target.name().startswith("auto_functionalized") and node.args:
-            target = node.args[0]
+    target = registry.called_op(node)
     if isinstance(target, torch._ops.OpOverload) and target.namespace not in _BUILT_IN:
         return target
     return None
@@ -65,6 +61,22 @@ def is_input_write(node: torch.fx.Node) -> bool:
         and isinstance(node.args[0], torch.fx.Node)
         and node.args[0].op == "placeholder"
     )
+
+
+def storages(value: Any) -> frozenset[int]:
+    """Return the memories that a node's value, or nested nodes', lies in."""
+    return frozenset(meta.untyped_storage()._cdata for meta in registry.tensor_metas([value]))
+
+
+def _writes(node: torch.fx.Node) -> frozenset[int]:
+    """Return the memories that a node writes, other than its result's."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+        return frozenset()
+    arguments = node.target._schema.arguments
+    given = {argument.name: value for argument, value in zip(arguments, node.args, strict=False)}
+    given |= node.kwargs
+    written = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    return storages([given.get(name) for name in written])
 
 
 def missing_op(node: torch.fx.Node) -> MissingOp | None:
@@ -84,8 +96,9 @@ def describe(node: torch.fx.Node, reason: str) -> MissingOp:
     """Return what an error says about a node that cannot be imported."""
     metas = registry.tensor_metas([list(node.args), list(node.kwargs.values())])
     dtypes = tuple(dict.fromkeys(types.dtype_name(meta.dtype) for meta in metas))
-    named = isinstance(node.target, (str, torch._ops.OpOverload))
-    op = str(node.target) if named else getattr(node.target, "__name__", str(node.target))
+    target = registry.called_op(node)
+    named = isinstance(target, (str, torch._ops.OpOverload))
+    op = str(target) if named else getattr(target, "__name__", str(target))
     return MissingOp(op, dtypes, provenance.describe_source(node), reason)
 
 
@@ -104,6 +117,11 @@ def _place(
     """Return for each operator node its level and whether it is compiled."""
     place: dict[torch.fx.Node, tuple[int, bool]] = {}
     last_effect = 0
+    # Whose memory is written: who used it since the last write, that write included.
+    users: dict[int, list[torch.fx.Node]] = {
+        memory: [] for node in gm.graph.nodes for memory in _writes(node)
+    }
+    last_write: dict[int, torch.fx.Node] = {}
 
     def after(source: torch.fx.Node, compiled: bool) -> int:
         """Return the first level at which a node of a kind can run after another."""
@@ -120,9 +138,15 @@ def _place(
             continue
         compiled = is_compiled(node)
         level = max((after(source, compiled) for source in node.all_input_nodes), default=0)
-        if is_input_write(node):
-            readers = node.args[0].users
-            level = max(level, *(after(reader, compiled) for reader in readers if reader != node))
+        writes = _writes(node)
+        for memory in storages(list(node.all_input_nodes)) & users.keys():
+            if memory in writes:
+                before = users[memory]
+                users[memory], last_write[memory] = [node], node
+            else:
+                before = [last_write[memory]] if memory in last_write else []
+                users[memory].append(node)
+            level = max(level, *(after(other, compiled) for other in before), 0)
         if _has_effect(node) and not is_input_write(node):
             level = last_effect = max(level, last_effect)
         place[node] = (level, compiled)
@@ -168,11 +192,20 @@ def split(
         if node.op in ("placeholder", "get_attr"):
             values[node] = top.node_copy(node)
             modules.update(_attributes(gm, node))
-    for number, ((_, is_eager), nodes) in enumerate(sorted(groups.items(), key=lambda g: g[0])):
+    result = next(node for node in gm.graph.nodes if node.op == "output")
+    written = frozenset().union(*(_writes(node) for node in gm.graph.nodes))
+    wanted = set(result.all_input_nodes)
+    planned = []
+    for (_, is_eager), nodes in sorted(groups.items(), key=lambda group: group[0]):
         compiled = not is_eager and _computes(nodes)
+        inside = _with_views(gm, nodes, written) if compiled else nodes
+        inputs = _inputs(inside, sizes if compiled else [])
+        wanted.update(inputs)
+        planned.append((compiled, is_eager, nodes, inside, inputs))
+    for number, (compiled, is_eager, nodes, inside, inputs) in enumerate(planned):
         part_name = f"{name}_{number}"
-        inputs, outputs = _boundary(nodes, sizes if compiled else [])
-        module = _submodule(gm, nodes, inputs, outputs)
+        outputs = [node for node in nodes if node in wanted]
+        module = _submodule(gm, inside, inputs, outputs)
         from_eager = {i: node for i, node in enumerate(inputs) if node in by_eager}
         parts.append(Part(part_name, module, compiled, from_eager))
         modules[part_name] = module
@@ -181,7 +214,6 @@ def split(
             values[node] = top.call_function(operator.getitem, (call, i))
             if is_eager:
                 by_eager.add(node)
-    result = next(node for node in gm.graph.nodes if node.op == "output")
     top.output(torch.fx.map_arg(result.args[0], lambda node: values[node]))
     return torch.fx.GraphModule(modules, top), parts
 
@@ -195,10 +227,33 @@ def _attributes(gm: torch.fx.GraphModule, node: torch.fx.Node) -> dict[str, Any]
     return {str(node.target): value}
 
 
-def _boundary(
-    nodes: list[torch.fx.Node], sizes: list[torch.fx.Node]
-) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
-    """Return what a part takes, the symbolic sizes it may need included, and what it gives."""
+def _with_views(
+    gm: torch.fx.GraphModule, nodes: list[torch.fx.Node], written: frozenset[int]
+) -> list[torch.fx.Node]:
+    """Add the views of memory that is written which a part would take from other parts.
+
+    A part that got both a tensor and a view of it could not know that writing one changes the
+    other; one that makes the view itself does.
+    """
+    inside = set(nodes)
+    todo = list(nodes)
+    while todo:
+        for source in todo.pop().all_input_nodes:
+            if source not in inside and _is_view(source) and storages(source) & written:
+                inside.add(source)
+                todo.append(source)
+    return [node for node in gm.graph.nodes if node in inside]
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], torch.fx.Node) and _is_view(node.args[0])
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target.is_view and registry.supported(node)
+
+
+def _inputs(nodes: list[torch.fx.Node], sizes: list[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Return what a part takes, the symbolic sizes it may need included."""
     inside = set(nodes)
     taken = dict.fromkeys(
         source
@@ -207,8 +262,7 @@ def _boundary(
         if source not in inside and source.op != "get_attr"
     )
     taken.update(dict.fromkeys(sizes))
-    given = [node for node in nodes if any(user not in inside for user in node.users)]
-    return list(taken), given
+    return list(taken)
 
 
 def _submodule(

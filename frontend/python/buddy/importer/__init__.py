@@ -8,28 +8,36 @@
 The result's form is fixed in docs/architecture.md, section 2.
 """
 
+from .builder import Builder
+from .custom_ops import LoweringError, register_lowering
 from .decomposition import decompositions
-from .errors import ImportGraphError, MissingOp, UnsupportedOpsError
+from .errors import ImportGraphError, MissingOp, Unsupported, UnsupportedOpsError
 from .export import import_exported_program
 from .fx_passes import prepare_fx
 from .module import ImportedModule, ModuleBuilder, import_graph
 from .registry import lowers, supported
 from .signature import ArgInfo, ArgSpec, FunctionInfo, OutputInfo
+from .values import Tensor
 
 __all__ = [
     "ArgInfo",
     "ArgSpec",
+    "Builder",
     "FunctionInfo",
     "ImportGraphError",
     "ImportedModule",
+    "LoweringError",
     "MissingOp",
     "ModuleBuilder",
     "OutputInfo",
+    "Tensor",
+    "Unsupported",
     "UnsupportedOpsError",
     "decompositions",
     "import_exported_program",
     "import_graph",
     "lowers",
     "prepare_fx",
+    "register_lowering",
     "supported",
 ]

@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith, bufferization, func, tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import provenance, registry, scalars, types
+from . import custom_ops, provenance, registry, scalars, types
 from .boundary import (
     Bases,
     argument_attributes,
@@ -55,6 +55,7 @@ class FunctionImporter:
         ranges: Mapping[sympy.Symbol, Range] | None = None,
         may_copy: bool = False,
     ):
+        gm = custom_ops.inline(gm)
         self.gm, self.specs, self.name = gm, list(args), name
         self.primary_dialect, self.mutations = primary_dialect, mutations
         self.alias_outputs, self.may_copy = alias_outputs, may_copy
@@ -96,9 +97,11 @@ class FunctionImporter:
 
     @staticmethod
     def _missing(node: torch.fx.Node, reason: str) -> MissingOp:
+        node = node.meta.get("functionalized", node)
         metas = registry.tensor_metas([list(node.args), list(node.kwargs.values())])
         dtypes = tuple(dict.fromkeys(types.dtype_name(meta.dtype) for meta in metas))
-        name = str(node.target) if not callable(node.target) else _target_name(node.target)
+        target = registry.called_op(node)
+        name = str(target) if not callable(target) else _target_name(target)
         return MissingOp(name, dtypes, provenance.describe_source(node), reason)
 
     # ---- the function ---------------------------------------------------------------------

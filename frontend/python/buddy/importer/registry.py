@@ -54,6 +54,15 @@ def find(op: Any, dialect: Dialect) -> Entry | None:
     return _RULES.get((op, dialect))
 
 
+def called_op(node: torch.fx.Node) -> Any:
+    """Return what a node calls; for a functionalized operator, the operator."""
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        # A custom operator that mutates its arguments, made functional.
+        if node.target.name().startswith("auto_functionalized") and node.args:
+            return node.args[0]
+    return node.target
+
+
 def overload(node: torch.fx.Node) -> torch._ops.OpOverload:
     """Return the ATen (or other library) operator that a node calls."""
     assert isinstance(node.target, torch._ops.OpOverload), node.format_node()
@@ -92,7 +101,10 @@ def is_scalar_node(node: torch.fx.Node) -> bool:
 
 def why_unsupported(node: torch.fx.Node) -> str | None:
     """Return the reason why a node cannot be imported, or None if it can."""
-    from . import lowerings  # noqa: F401  (registers the rules; needs this module)
+    from . import (
+        custom_ops,
+        lowerings,  # noqa: F401  (registers the rules; needs this module)
+    )
 
     if node.op in ("placeholder", "output", "get_attr"):
         return None
@@ -109,8 +121,10 @@ def why_unsupported(node: torch.fx.Node) -> str | None:
         return None  # the graph's own write-back of a mutated input
     if node.meta.get("unbacked_bindings") and not is_scalar_node(node):
         return "the result's shape depends on data"
-    entry = find(node.target, "linalg")
+    entry = find(called_op(node), "linalg")
     if entry is not None:
+        if node.target is not called_op(node):
+            return custom_ops.why_not(node)
         return entry.condition(node) if entry.condition else None
     if is_scalar_node(node) or getattr(node.target, "__name__", "") == "getitem":
         return None
