@@ -2,6 +2,7 @@
 
 #include "buddy/Dialect/Buddy.h"
 
+#include "buddy/Runtime/Array.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -225,9 +226,10 @@ SmallVector<AffineExpr> PanelsAttr::index(AffineExpr n, AffineExpr k) const {
 
 /// Tensors with a result for each destination, or buffers without results.
 static LogicalResult verifyDestinations(DestinationStyleOpInterface op) {
-  bool tensors = isa<TensorType>(op->getOperand(0).getType());
+  bool tensors = isa<TensorType>(op.getDpsInits().front().getType());
   for (Value operand : op->getOperands())
-    if (isa<TensorType>(operand.getType()) != tensors)
+    if (isa<ShapedType>(operand.getType()) &&
+        isa<TensorType>(operand.getType()) != tensors)
       return op->emitOpError("mixes tensors and buffers");
   if (op->getNumResults() != (tensors ? op.getNumDpsInits() : 0))
     return op->emitOpError("needs a result for each destination on tensors, "
@@ -316,4 +318,36 @@ void QuantizedElementOp::getEffects(
 
 LogicalResult QuantizedElementOp::verify() {
   return verifyShape(*this, getWeight(), "weight", getPacking().storedShape());
+}
+
+void LibraryCallOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  getBufferEffects(*this, effects);
+}
+
+LogicalResult LibraryCallOp::verify() {
+  if (getDestinations() < 1 || getDestinations() > getNumOperands())
+    return emitOpError("needs destinations among its operands");
+  for (Value init : getDpsInits())
+    if (!isa<ShapedType>(init.getType()))
+      return emitOpError("needs arrays as destinations");
+  for (Value operand : getOperands()) {
+    auto shaped = dyn_cast<ShapedType>(operand.getType());
+    if (shaped && !libraryElement(shaped.getElementType()))
+      return emitOpError("has no arrays of ") << shaped.getElementType();
+  }
+  return verifyDestinations(*this);
+}
+
+std::optional<int64_t> buddy::libraryElement(Type type) {
+  if (auto complex = dyn_cast<ComplexType>(type)) {
+    Type part = complex.getElementType();
+    if (part.isF32() || part.isF64())
+      return part.isF32() ? BUDDY_COMPLEX64 : BUDDY_COMPLEX128;
+  }
+  if (type.isF32() || type.isF64())
+    return type.isF32() ? BUDDY_F32 : BUDDY_F64;
+  if (type.isSignlessInteger(32) || type.isSignlessInteger(64))
+    return type.isSignlessInteger(32) ? BUDDY_I32 : BUDDY_I64;
+  return std::nullopt;
 }

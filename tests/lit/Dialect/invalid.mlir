@@ -57,3 +57,19 @@ func.func @bias(%x: tensor<8x4xf32>) {
   %o = buddy.layer_norm %x {dims = 1 : i64, eps = 1.0 : f64, has_weight = true, has_bias = false} : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
+
+// -----
+
+func.func @no_destination(%x: tensor<4xf32>) {
+  // expected-error @+1 {{needs destinations among its operands}}
+  buddy.library_call "f"(%x) {destinations = 0 : i64} : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @elements(%x: memref<4xf16>, %y: memref<4xf32>) {
+  // expected-error @+1 {{has no arrays of 'f16'}}
+  buddy.library_call "f"(%x, %y) {destinations = 1 : i64} : (memref<4xf16>, memref<4xf32>) -> ()
+  return
+}

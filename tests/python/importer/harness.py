@@ -356,12 +356,13 @@ class Backend:
                     ]
                 ),
             }
-        return aot_autograd(
-            fw_compiler=self._compile,
-            inference_compiler=self._compile,
-            decompositions=table,
-            keep_inference_input_mutations=True,
-        )(gm, inputs)
+        with torch._functorch.config.patch(unlift_effect_tokens=True):
+            return aot_autograd(
+                fw_compiler=self._compile,
+                inference_compiler=self._compile,
+                decompositions=table,
+                keep_inference_input_mutations=True,
+            )(gm, inputs)
 
     def _compile(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         module = import_graph(

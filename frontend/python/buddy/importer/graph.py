@@ -331,7 +331,10 @@ class FunctionImporter:
             return
         if entry is None:
             raise UnsupportedOpsError([self._missing(node, "no lowering")])
-        arguments = [self._resolve(arg) for arg in _schema_arguments(node)]
+        arguments = [
+            self._resolve(arg)
+            for arg in registry.schema_arguments(node.target, node.args, node.kwargs)
+        ]
         self.builder.node = node
         try:
             with ir.Location.name(node.name, provenance.location(node)):
@@ -462,19 +465,3 @@ def _flat(value: Any) -> list[Any]:
 
 def _target_name(target: Any) -> str:
     return str(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
-
-
-def _schema_arguments(node: torch.fx.Node) -> list[Any]:
-    """Return a node's arguments in schema order, defaults filled in."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return [*node.args, *node.kwargs.values()]
-    arguments = []
-    for i, argument in enumerate(schema.arguments):
-        if i < len(node.args):
-            arguments.append(node.args[i])
-        elif argument.name in node.kwargs:
-            arguments.append(node.kwargs[argument.name])
-        else:
-            arguments.append(argument.default_value)
-    return arguments

@@ -10,7 +10,7 @@ tensors as `values.Tensor`, sizes as ints or SymInts, the rest as in the graph. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,6 +67,22 @@ def overload(node: torch.fx.Node) -> torch._ops.OpOverload:
     """Return the ATen (or other library) operator that a node calls."""
     assert isinstance(node.target, torch._ops.OpOverload), node.format_node()
     return node.target
+
+
+def schema_arguments(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments of an operator in its schema's order, defaults filled in."""
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        return [*args, *kwargs.values()]
+    arguments = []
+    for i, argument in enumerate(schema.arguments):
+        if i < len(args):
+            arguments.append(args[i])
+        elif argument.name in kwargs:
+            arguments.append(kwargs[argument.name])
+        else:
+            arguments.append(argument.default_value)
+    return arguments
 
 
 def node_arg(node: torch.fx.Node, index: int) -> torch.fx.Node:

@@ -51,6 +51,9 @@ inline constexpr llvm::StringLiteral kPhaseAttr = "buddy.phase";
 /// Op attribute: ScheduleAttr.
 inline constexpr llvm::StringLiteral kScheduleAttr = "buddy.schedule";
 
+/// The `buddy_element` (buddy/Runtime/Array.h) of a type, if there is one.
+std::optional<int64_t> libraryElement(mlir::Type type);
+
 /// The dialect, and how its ops with a destination are bufferized.
 void registerBuddyDialect(mlir::DialectRegistry &registry);
 /// How the dialect's ops on tensors become ops on buffers.

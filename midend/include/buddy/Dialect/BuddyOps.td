@@ -351,6 +351,37 @@ def Buddy_ScalarCallOp : Buddy_Op<"scalar_call", [Pure]> {
   let assemblyFormat = "$callee `(` $inputs `)` attr-dict `:` functional-type($inputs, $result)";
 }
 
+def Buddy_LibraryCallOp : Buddy_DestinationOp<"library_call"> {
+  let summary = "a function of arrays from the run-time library";
+  let description = [{
+    Calls a C function of `libbuddy_math` that reads arrays and numbers, writes all of its
+    last `destinations` operands, arrays which it does not read, and does nothing else that
+    is seen; for factorizations and transforms that a library does better. An array is
+    passed as a pointer to a `buddy_array` (buddy/Runtime/Array.h), of any strides; a number,
+    i64 or f64, by value. A destination overlaps no other array. Runs on the thread that
+    meets it. A library with such a call names `libbuddy_math.so`.
+
+    ```mlir
+    %l, %info = buddy.library_call "buddy_linalg_cholesky"(%a, %upper, %0, %1)
+        {destinations = 2 : i64}
+        : (tensor<3x3xf64>, i64, tensor<3x3xf64>, tensor<i32>) -> (tensor<3x3xf64>, tensor<i32>)
+    ```
+  }];
+  let arguments = (ins StrAttr:$callee,
+      Variadic<AnyTypeOf<[AnyRankedTensor, AnyStridedMemRef, I64, F64]>>:$arguments,
+      I64Attr:$destinations);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $callee `(` $arguments `)` attr-dict `:` functional-type($arguments, $results)
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      unsigned count = getDestinations();
+      return ::mlir::MutableOperandRange(*this, getNumOperands() - count, count);
+    }
+  }];
+}
+
 def Buddy_NumThreadsOp : Buddy_Op<"num_threads", [Pure]> {
   let summary = "threads worth using for so much work";
   let description = [{

@@ -440,8 +440,13 @@ def LowerCalls : Pass<"buddy-lower-calls", "::mlir::ModuleOp"> {
     llvm.func @buddy_special_digamma(f64) -> f64
     %y = llvm.call @buddy_special_digamma(%x) : (f64) -> f64
     ```
+
+    A `buddy.library_call` passes each of its arrays as a pointer to a `buddy_array`
+    (buddy/Runtime/Array.h) in the function's frame. The library is built for the machine
+    of the compiler: a call in a module for another architecture is an error.
   }];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::arith::ArithDialect"];
 }
 
 def ShareLoops : Pass<"buddy-share-loops", "::mlir::ModuleOp"> {

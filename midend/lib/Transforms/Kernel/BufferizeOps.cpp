@@ -24,6 +24,10 @@ struct DestinationModel
     auto destinations = cast<DestinationStyleOpInterface>(op);
     SmallVector<Value> operands, results;
     for (OpOperand &operand : op->getOpOperands()) {
+      if (!isa<TensorType>(operand.get().getType())) {
+        operands.push_back(operand.get());
+        continue;
+      }
       FailureOr<Value> buffer =
           getBuffer(rewriter, operand.get(), options, state);
       if (failed(buffer))
@@ -83,6 +87,7 @@ void buddy::registerBufferizationModels(DialectRegistry &registry) {
         *context);
     DequantizedMatmulOp::attachInterface<DestinationModel<DequantizedMatmulOp>>(
         *context);
+    LibraryCallOp::attachInterface<DestinationModel<LibraryCallOp>>(*context);
     QuantizedElementOp::attachInterface<QuantizedElementModel>(*context);
   });
 }

@@ -11,7 +11,7 @@ from mlir.dialects import arith, tensor
 from .. import scalars, types
 from ..builder import Builder
 from ..errors import Unsupported
-from ..registry import lowers
+from ..registry import find, lowers, schema_arguments
 from ..symbols import as_expr
 from ..values import Tensor
 from .common import check_all
@@ -50,3 +50,23 @@ def _item(b: Builder, x: Tensor) -> Any:
         element = scalars.cast(element, x.dtype, torch.int64)
         b.symbols.bind_local(symbols[0], arith.index_cast(ir.IndexType.get(), element))
     return b.meta
+
+
+def _effect_without_rule(node: torch.fx.Node) -> str | None:
+    return None if find(node.args[1], "linalg") else f"no lowering of {node.args[1]}"
+
+
+@lowers(torch.ops.higher_order.with_effects, condition=_effect_without_rule)
+def _with_effects(b: Builder, token: Any, op: Any, *arguments: Any) -> tuple[Any, ...]:
+    """An operator with an effect, in order by tokens, which are nothing: so are operations."""
+    count = len(b.node.args) - 2
+    kwargs = dict(zip(b.node.kwargs, arguments[count:], strict=True))
+    entry = find(op, "linalg")
+    assert entry is not None, "the condition lets no other pass"
+    result = entry.rule(b, *schema_arguments(op, arguments[:count], kwargs))
+    return (token, *result) if isinstance(result, (tuple, list)) else (token, result)
+
+
+@lowers(torch.ops.prims._make_token.default, torch.ops.prims._sink_tokens.default)
+def _tokens(b: Builder, *_: Any) -> None:
+    return None
