@@ -44,7 +44,12 @@ class _Writer:
     def __init__(self, info: FunctionInfo, unchecked: Mapping[int, str]):
         self.info, self.unchecked = info, unchecked
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {"empty_strided": torch.empty_strided, "math": math}
+        # `torch` and `math` are the printer's.
+        self.names: dict[str, Any] = {
+            "empty_strided": torch.empty_strided,
+            "torch": torch,
+            "math": math,
+        }
         self.symbols: dict[sympy.Symbol, str] = {}
         self.printer = PythonPrinter()
 

@@ -14,6 +14,7 @@ import torch
 from mlir import ir
 from mlir.dialects import arith
 from mlir.dialects import math as math_dialect
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions as tsf
 from torch.utils._sympy.numbers import int_oo
 
@@ -26,6 +27,9 @@ DYNAMIC = ir.ShapedType.get_dynamic_size()
 def as_dim(value: Any) -> Dim:
     """Return a size (int, SymInt or SymPy expression) as a `Dim`."""
     if isinstance(value, torch.SymInt):
+        # A size that the guards make 1 is broadcast, which must show.
+        if value.node.hint == 1 and statically_known_true(value == 1):
+            return 1
         value = value.node.expr
     if isinstance(value, sympy.Expr):
         return int(value) if value.is_Integer else value

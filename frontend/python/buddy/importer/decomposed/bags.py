@@ -84,6 +84,7 @@ def segment_reduce(
     """Reduce runs of neighbours along the axis; the dimensions before it are lengths' as well."""
     if indices is not None:
         return NotImplemented
+    from_lengths = lengths is not None
     if lengths is not None:
         ends = lengths.cumsum(axis)
         starts = ends - lengths
@@ -95,6 +96,11 @@ def segment_reduce(
         return NotImplemented
     lengths, starts = lengths.to(torch.int64), starts.to(torch.int64)
     size, segments = data.shape[axis], lengths.shape[axis]
+    if not unsafe:
+        torch._assert_async((lengths >= 0).all(), "segment_reduce: a segment's length is negative")
+        if from_lengths:
+            whole = (lengths.sum(axis) == size).all()
+            torch._assert_async(whole, "segment_reduce: the lengths' sum is not the axis' size")
     shape = (*data.shape[:axis], segments, *data.shape[axis + 1 :])
     rest = [1] * (data.dim() - axis - 1)
     # Each place's segment; those after the last one go to a slab that is cut off.
@@ -102,7 +108,7 @@ def segment_reduce(
     marks = marks.scatter_add(axis, starts.clamp(0, size), torch.ones_like(starts))
     owner = marks.cumsum(axis).narrow(axis, 0, size) - 1
     used = torch.arange(size, device=data.device) < ends.narrow(axis, segments - 1, 1)
-    owner = torch.where(used, owner, segments).reshape(*data.shape[: axis + 1], *rest)
+    owner = torch.where(used & (owner >= 0), owner, segments).reshape(*data.shape[: axis + 1], *rest)
     x = opmath(data)
     function = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}[reduce]
     if initial is None:

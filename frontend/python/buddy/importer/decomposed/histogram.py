@@ -54,12 +54,12 @@ def _count(
 @decomposes(aten.histc.default)
 def histc(self: torch.Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     x = self.reshape(-1)
-    if not self.is_floating_point():
+    if not self.is_floating_point() or min > max:
         return NotImplemented
-    if min == max:
-        low, high = (
-            _limits(x, 1) if min == 0 else _apart(x.new_full((), min), x.new_full((), max), 1)
-        )
+    if min == max and x.numel() == 0:
+        low, high = _apart(x.new_full((), min), x.new_full((), max), 1)
+    elif min == max:
+        low, high = _limits(x, 1)
     else:
         low, high = x.new_full((), min), x.new_full((), max)
     torch._assert_async(low.isfinite() & high.isfinite(), "histc: the range is not finite")

@@ -31,8 +31,8 @@ def _unnormalize(x: torch.Tensor, size: Any, padding: int, align_corners: bool) 
 
 
 def _clip(x: torch.Tensor, size: Any) -> torch.Tensor:
-    # NaN goes to 0.
-    return torch.where(x > 0, x, 0).clamp_max(size - 1)
+    x = torch.where(x < 0, 0, x)
+    return torch.where(x < size - 1, x, size - 1)  # NaN goes to the end
 
 
 def _reflect(x: torch.Tensor, twice_low: Any, twice_high: Any) -> torch.Tensor:
@@ -62,7 +62,7 @@ def grid_sampler_3d(
         for i in range(3)
     ]
 
-    def read(corner: Sequence[torch.Tensor]) -> torch.Tensor:
+    def read(corner: Sequence[torch.Tensor], weight: Any) -> torch.Tensor:
         at: Any = 0
         inside: Any = None
         for place, size in zip(corner, sizes, strict=True):
@@ -71,10 +71,10 @@ def grid_sampler_3d(
             at = at * size + torch.where(within, place, 0).long()
         at = at.reshape(batch, 1, -1).expand(batch, channels, -1)
         values = flat.gather(2, at).reshape(batch, channels, *grid.shape[1:4])
-        return torch.where(inside.unsqueeze(1), values, 0)
+        return torch.where(inside.unsqueeze(1), values * weight, 0)
 
     if interpolation_mode == _NEAREST:
-        return read([place.round() for place in places])
+        return read([place.round() for place in places], 1)
     lows = [place.floor() for place in places]
     result: Any = 0
     for upper in itertools.product((False, True), repeat=3):
@@ -82,7 +82,7 @@ def grid_sampler_3d(
         weight: Any = 1
         for place, low, up in zip(places, lows, upper, strict=True):
             weight = weight * (place - low if up else low + 1 - place)
-        result = result + read(corner) * weight.unsqueeze(1)
+        result = result + read(corner, weight.unsqueeze(1))
     return result
 
 

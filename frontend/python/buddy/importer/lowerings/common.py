@@ -35,7 +35,9 @@ def check_all(
     shape: Sequence[Any] | None = None,
 ) -> None:
     """Make the call fail with a message unless the predicate holds for all elements."""
-    if len(operands) == 1 and 0 not in operands[0].shape:
+    if 0 in (operands[0].shape if shape is None else shape):
+        return
+    if len(operands) == 1:
         # Repeated elements need no second look.
         source = operands[0]
         operands = [Tensor.plain(source.base, source.dtype, b.base_shape(source))]
