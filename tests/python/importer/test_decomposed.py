@@ -37,6 +37,17 @@ def test_order_statistics(dtype, dynamic):
     compare(_order_statistics, x.view(7, 5).t(), dynamic=dynamic)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 9, 40])
+def test_kth_value_among_equal_ones(size, dynamic):
+    def function(x):
+        return tuple(x.kthvalue(k, 0) for k in (1, (size + 1) // 2, size))
+
+    compare(function, torch.randint(0, 6, (size, 3)), dynamic=dynamic)
+    x = torch.randint(0, 4, (size, 2)) / torch.randint(0, 3, (size, 2))
+    compare(function, x, dynamic=dynamic)
+
+
 def test_order_statistics_of_numbers_that_are_none():
     x = torch.tensor([[1.0, NAN, 3.0, INF, -INF], [NAN] * 5, [2.0, 1.0, NAN, 0.0, NAN]])
 

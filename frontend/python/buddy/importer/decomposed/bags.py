@@ -108,7 +108,9 @@ def segment_reduce(
     marks = marks.scatter_add(axis, starts.clamp(0, size), torch.ones_like(starts))
     owner = marks.cumsum(axis).narrow(axis, 0, size) - 1
     used = torch.arange(size, device=data.device) < ends.narrow(axis, segments - 1, 1)
-    owner = torch.where(used & (owner >= 0), owner, segments).reshape(*data.shape[: axis + 1], *rest)
+    owner = torch.where(used & (owner >= 0), owner, segments).reshape(
+        *data.shape[: axis + 1], *rest
+    )
     x = opmath(data)
     function = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}[reduce]
     if initial is None:

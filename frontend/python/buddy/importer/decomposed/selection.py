@@ -27,14 +27,6 @@ def _narrow(parts: Any, dim: int, start: Any) -> tuple[torch.Tensor, ...]:
     return tuple(part.narrow(dim, start, 1) for part in parts)
 
 
-@decomposes(aten.kthvalue.default)
-def kthvalue(self: torch.Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Any:
-    if self.dim() == 0:
-        return _single(self)
-    ordered = torch.sort(self, dim=dim, stable=True)
-    return _keep(_narrow(ordered, dim, k - 1), dim, keepdim)
-
-
 @decomposes(aten.median.dim)
 def median(self: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
     """The lower of two middle elements; the first NaN if there is one."""

@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     reduction,
     scan_sort,
     scatter,
+    selection,
     special,
     strided,
     tosa,
