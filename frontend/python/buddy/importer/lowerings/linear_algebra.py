@@ -102,16 +102,12 @@ def _cholesky_inverse(b: Builder, factor: Tensor, upper: bool = False) -> Tensor
 
 
 def _factor_lu(b: Builder, a: Tensor, transposed: bool = False) -> list[Tensor]:
-    """Return packed triangles, pivots and info of a tensor of matrices or of their transposes."""
-    rows, columns = a.shape[-2:]
-    if transposed:
-        rows, columns = columns, rows
-    least = min(rows, columns) if isinstance(rows, int) and isinstance(columns, int) else rows
+    """Return packed triangles, pivots and info of square matrices or of their transposes."""
     return library_call(
         b,
         "linalg_lu_factor",
         [a, transposed],
-        [(a.dtype, (*_batch(a), rows, columns)), (_I32, (*_batch(a), least)), (_I32, _batch(a))],
+        [(a.dtype, a.shape), (_I32, a.shape[:-1]), (_I32, _batch(a))],
     )
 
 
