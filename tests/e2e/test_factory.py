@@ -35,10 +35,17 @@ class Net(nn.Module):
 def net():
     return Net(), (torch.randn(5, 12),), {"x": {0: Dim("rows")}}
 
+class Solver(nn.Module):
+    def forward(self, a, b):
+        return torch.linalg.solve(a, b).contiguous() + torch.view_as_real(torch.fft.rfft(b)).sum(-1)
+
+def solver():
+    return Solver(), (torch.eye(3), torch.ones(3, 2))
+
 def unsupported():
     class Bad(nn.Module):
         def forward(self, x):
-            return torch.linalg.eigvals(x)
+            return torch.poisson(x)
     return Bad(), (torch.randn(4, 4),)
 """
 
@@ -139,11 +146,38 @@ def test_a_cplusplus_program_calls_it_by_its_header(bundle: Path, net: Any) -> N
     assert calls == 8
 
 
+def test_what_calls_the_library_of_mathematics_carries_it(folder: Path) -> None:
+    done = buddy("build", "user_net:solver", "-o", "solver", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    bundle = folder / "solver"
+    # No other library than Buddy's own and the C library's.
+    needed = subprocess.run(
+        ["readelf", "-d", bundle / "libbuddy_math.so"], capture_output=True, text=True, check=True
+    ).stdout
+    names = {line.split("[")[1].rstrip("]") for line in needed.splitlines() if "(NEEDED)" in line}
+    assert names <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+    library = BundleLibrary(bundle, 1)
+    a, b = torch.randn(3, 3) + 3 * torch.eye(3), torch.randn(3, 2)
+    result = torch.empty(3, 2)
+    library.call([a, b, result])
+    spectrum = torch.view_as_real(torch.fft.rfft(b)).sum(-1)
+    torch.testing.assert_close(result, torch.linalg.solve(a, b) + spectrum)
+    with pytest.raises(BundleError, match="singular"):
+        library.call([torch.zeros(3, 3), b, result])
+
+
+def test_the_library_of_mathematics_is_for_this_machine_only(folder: Path) -> None:
+    done = buddy("build", "user_net:solver", "-o", "other", "--target", "rv64gcv", cwd=folder)
+    assert done.returncode == 1
+    assert "libbuddy_math, which is built for x86_64 and not for riscv64" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_an_op_that_cannot_be_compiled_is_named_and_nothing_is_written(folder: Path) -> None:
     done = buddy("build", "user_net:unsupported", "-o", "bad", cwd=folder)
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]
-    assert "eig" in line
+    assert "poisson" in line
     assert "user_net.py" in line
     assert not list(folder.glob("*bad*"))
 

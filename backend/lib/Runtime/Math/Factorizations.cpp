@@ -116,10 +116,11 @@ BUDDY_MATH_EXPORT void buddy_linalg_cholesky_inverse(const buddy_array *l,
 }
 
 /// a, or its transpose, as packed triangles and the swaps of rows.
-BUDDY_MATH_EXPORT void
-buddy_linalg_lu_factor(const buddy_array *a, int64_t transposed,
-                       buddy_array *lu, buddy_array *pivots,
-                       buddy_array *info) {
+BUDDY_MATH_EXPORT void buddy_linalg_lu_factor(const buddy_array *a,
+                                              int64_t transposed,
+                                              buddy_array *lu,
+                                              buddy_array *pivots,
+                                              buddy_array *info) {
   dispatch(lu, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(lu, 2);
@@ -169,10 +170,10 @@ BUDDY_MATH_EXPORT void buddy_linalg_lu(const buddy_array *a, buddy_array *p,
 
 /// x with a x = b (x a = b if not `left`), or with aᴴ for a if `adjoint`, from
 /// the packed triangles of a.
-BUDDY_MATH_EXPORT void
-buddy_linalg_lu_solve(const buddy_array *lu, const buddy_array *pivots,
-                      const buddy_array *b, int64_t left, int64_t adjoint,
-                      buddy_array *x) {
+BUDDY_MATH_EXPORT void buddy_linalg_lu_solve(const buddy_array *lu,
+                                             const buddy_array *pivots,
+                                             const buddy_array *b, int64_t left,
+                                             int64_t adjoint, buddy_array *x) {
   dispatch(x, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
@@ -309,10 +310,11 @@ BUDDY_MATH_EXPORT void buddy_linalg_ldl_factor(const buddy_array *a,
 }
 
 /// x with a x = b, from the packed factors of a.
-BUDDY_MATH_EXPORT void
-buddy_linalg_ldl_solve(const buddy_array *ld, const buddy_array *pivots,
-                       const buddy_array *b, int64_t hermitian,
-                       buddy_array *x) {
+BUDDY_MATH_EXPORT void buddy_linalg_ldl_solve(const buddy_array *ld,
+                                              const buddy_array *pivots,
+                                              const buddy_array *b,
+                                              int64_t hermitian,
+                                              buddy_array *x) {
   dispatch(x, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);

@@ -101,8 +101,7 @@ private:
         pass2(stride, in, out, step, roots[p * table]);
         break;
       case 3:
-        pass3(stride, in, out, step, roots[p * table],
-              roots[2 * p * table]);
+        pass3(stride, in, out, step, roots[p * table], roots[2 * p * table]);
         break;
       case 4:
         pass4(stride, in, out, step, roots[p * table], roots[2 * p * table],
@@ -229,7 +228,8 @@ public:
       buffer[j] = {x[2 * j], x[2 * j + 1]};
     complex.run(buffer.data());
     for (int64_t k = 0; k <= half; ++k) {
-      Number z = buffer[k % half], mirror = std::conj(buffer[(half - k) % half]);
+      Number z = buffer[k % half],
+             mirror = std::conj(buffer[(half - k) % half]);
       Number even = 0.5 * (z + mirror), odd = -0.5 * timesI(z - mirror);
       out[k] = even + multiply(odd, roots[k]);
     }
@@ -325,8 +325,8 @@ void forEachLine(const Elements<A> &a, const Elements<B> &b, int64_t line,
 }
 
 template <class T>
-void transformLines(const Elements<T> &from, const Elements<T> &to,
-                    int64_t dim, bool forward, double scale) {
+void transformLines(const Elements<T> &from, const Elements<T> &to, int64_t dim,
+                    bool forward, double scale) {
   int64_t n = from.sizes[dim];
   if (n == 0)
     return;

@@ -19,8 +19,7 @@ namespace {
 template <class T>
 using Wide = std::conditional_t<isComplex<T>, std::complex<double>, double>;
 
-template <class T>
-Matrix<T> multiply(const Matrix<T> &a, const Matrix<T> &b) {
+template <class T> Matrix<T> multiply(const Matrix<T> &a, const Matrix<T> &b) {
   Matrix<T> c(a.rows, b.columns);
   int lda = a.leading(), ldb = b.leading();
   T one(1), zero(0);
@@ -79,8 +78,8 @@ template <class T> Matrix<T> exponential(Matrix<T> a) {
       a, combine<T>({&high, &a6, &a4, &a2},
                     {1.0, 33522128640.0, 10559470521600.0, 1187353796428800.0},
                     32382376266240000.0));
-  high = multiply(a6, combine<T>({&a6, &a4, &a2},
-                                 {182.0, 960960.0, 1323241920.0}, 0.0));
+  high = multiply(
+      a6, combine<T>({&a6, &a4, &a2}, {182.0, 960960.0, 1323241920.0}, 0.0));
   Matrix<T> even =
       combine<T>({&high, &a6, &a4, &a2},
                  {1.0, 670442572800.0, 129060195264000.0, 7771770303897600.0},

@@ -117,7 +117,8 @@ BUDDY_MATH_EXPORT void buddy_linalg_ormqr(const buddy_array *packed,
     using T = decltype(zero);
     Batch batch(product, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
-      Matrix<T> matrix(batch.matrix<T>(packed, i)), other(batch.matrix<T>(c, i));
+      Matrix<T> matrix(batch.matrix<T>(packed, i)),
+          other(batch.matrix<T>(c, i));
       View<T> factors = batch.vector<T>(tau, i);
       std::vector<T> scales = factorsOf(factors);
       int info = 0, count = factors.rows, lda = matrix.leading(),

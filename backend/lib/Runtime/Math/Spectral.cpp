@@ -29,10 +29,10 @@ int svd(Matrix<T> &a, const char *job, std::vector<Real<T>> &s, Matrix<T> &u,
           large = std::max(a.rows, a.columns);
   s.resize(std::max<int64_t>(1, small));
   // The documented bound of rwork, with the one for values alone in it.
-  int64_t reals =
-      isComplex<T> ? std::max(5 * small * small + 7 * small,
-                              2 * large * small + 2 * small * small + small)
-                   : 0;
+  int64_t reals = isComplex<T>
+                      ? std::max(5 * small * small + 7 * small,
+                                 2 * large * small + 2 * small * small + small)
+                      : 0;
   Scratch<T> scratch(reals, 8 * small);
   int info = 0, lda = a.leading(), ldu = u.leading(), ldv = v.leading();
   withWorkspace<T>([&](T *work, int *length) {
@@ -42,10 +42,9 @@ int svd(Matrix<T> &a, const char *job, std::vector<Real<T>> &s, Matrix<T> &u,
                                    work, length, scratch.reals.data(),
                                    scratch.integers.data(), &info, 1);
     else
-      pick<T>(BUDDY_LAPACK(gesdd))(job, &a.rows, &a.columns, a.data(), &lda,
-                                   s.data(), u.data(), &ldu, v.data(), &ldv,
-                                   work, length, scratch.integers.data(), &info,
-                                   1);
+      pick<T>(BUDDY_LAPACK(gesdd))(
+          job, &a.rows, &a.columns, a.data(), &lda, s.data(), u.data(), &ldu,
+          v.data(), &ldv, work, length, scratch.integers.data(), &info, 1);
   });
   return info;
 }
@@ -93,10 +92,9 @@ int eig(Matrix<T> &a, std::vector<std::complex<Real<T>>> &values,
     std::vector<T> real(values.size()), imaginary(values.size());
     Matrix<T> packed(vectors.rows, vectors.columns);
     withWorkspace<T>([&](T *work, int *length) {
-      pick<T>(BUDDY_LAPACK(geev))("N", job, &n, a.data(), &lda, real.data(),
-                                  imaginary.data(), nullptr, &one,
-                                  packed.data(), &ldv, work, length, &info, 1,
-                                  1);
+      pick<T>(BUDDY_LAPACK(geev))(
+          "N", job, &n, a.data(), &lda, real.data(), imaginary.data(), nullptr,
+          &one, packed.data(), &ldv, work, length, &info, 1, 1);
     });
     for (int j = 0; j < n; ++j)
       values[j] = C(real[j], imaginary[j]);
@@ -132,8 +130,7 @@ BUDDY_MATH_EXPORT void buddy_linalg_svd(const buddy_array *a, int64_t vectors,
     Batch batch(a, 2);
     int64_t rows = sizeOf(a, -2), columns = sizeOf(a, -1),
             small = std::min(rows, columns);
-    bool full =
-        vectors && (sizeOf(u, -1) != small || sizeOf(v, -2) != small);
+    bool full = vectors && (sizeOf(u, -1) != small || sizeOf(v, -2) != small);
     for (int64_t i = 0; i < batch.count; ++i) {
       Matrix<T> matrix(batch.matrix<T>(a, i));
       int64_t kept = full ? std::max(rows, columns) : small;
@@ -142,8 +139,11 @@ BUDDY_MATH_EXPORT void buddy_linalg_svd(const buddy_array *a, int64_t vectors,
       std::vector<Real<T>> values;
       int status = 0;
       if (small > 0) {
-        status = svd(matrix, !vectors ? "N" : full ? "A" : "S", values, left,
-                     right);
+        status = svd(matrix,
+                     !vectors ? "N"
+                     : full   ? "A"
+                              : "S",
+                     values, left, right);
       } else if (full) {
         left = Matrix<T>::identity(rows);
         right = Matrix<T>::identity(columns);

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import sympy
 import torch
+from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.export.graph_signature import InputKind, OutputKind
 
 from .decomposition import decompositions
-from .errors import ImportGraphError
 from .registry import Dialect
 from .signature import ArgSpec, SpecKind
 
@@ -70,6 +71,9 @@ def add_exported_program(
     """Add a program as an entry point of a module; see `import_exported_program`."""
     if not decomposed:
         ep = ep.run_decompositions(decompositions())
+    if any(spec.kind is OutputKind.TOKEN for spec in ep.graph_signature.output_specs):
+        # Tokens order operators with an effect, as the graph does.
+        ep = _remove_effect_tokens(copy.deepcopy(ep) if decomposed else ep)
     gm = ep.graph_module
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     mutations: dict[int, str] = {}
@@ -79,8 +83,6 @@ def add_exported_program(
     for i, spec in enumerate(ep.graph_signature.output_specs):
         if spec.kind in _MUTATIONS:
             mutations[i] = by_target.get(spec.target, spec.target)
-        elif spec.kind is OutputKind.TOKEN:
-            raise ImportGraphError(f"{name}: a program with effect tokens")
 
     offsets = dict(weight_offsets or {})
     args = []

@@ -30,8 +30,7 @@ using namespace buddy;
 /// The declaration of a function of the library, made if it is not there; null
 /// after an error, which is one of types.
 static LLVM::LLVMFuncOp declare(ModuleOp module, Operation *call,
-                                StringRef callee,
-                                LLVM::LLVMFunctionType type) {
+                                StringRef callee, LLVM::LLVMFunctionType type) {
   if (Operation *found = module.lookupSymbol(callee)) {
     auto function = dyn_cast<LLVM::LLVMFuncOp>(found);
     if (function && function.getFunctionType() == type)
@@ -57,8 +56,8 @@ static LogicalResult lower(ModuleOp module, ScalarCallOp call) {
   function.setMemoryEffectsAttr(LLVM::MemoryEffectsAttr::get(
       module.getContext(), {none, none, none, none, none, none}));
   OpBuilder builder(call);
-  auto lowered = LLVM::CallOp::create(builder, call.getLoc(), function,
-                                      call.getInputs());
+  auto lowered =
+      LLVM::CallOp::create(builder, call.getLoc(), function, call.getInputs());
   call.replaceAllUsesWith(lowered.getResult());
   call.erase();
   return success();
@@ -75,8 +74,7 @@ static Value describe(OpBuilder &builder, Location loc, Value memref) {
   auto number = [&](Value index) -> Value {
     return arith::IndexCastOp::create(builder, loc, i64, index);
   };
-  auto data =
-      memref::ExtractStridedMetadataOp::create(builder, loc, memref);
+  auto data = memref::ExtractStridedMetadataOp::create(builder, loc, memref);
   Value address = number(memref::ExtractAlignedPointerAsIndexOp::create(
       builder, loc, data.getBaseBuffer()));
   // The size of a complex number is that of its parts.
@@ -94,9 +92,9 @@ static Value describe(OpBuilder &builder, Location loc, Value memref) {
   SmallVector<Value> fields = {
       arith::AddIOp::create(builder, loc, address, offset),
       constant(*libraryElement(element)), constant(type.getRank())};
-  for (Value extent : llvm::concat<Value>(
-           SmallVector<Value>(data.getSizes()),
-           SmallVector<Value>(data.getStrides())))
+  for (Value extent :
+       llvm::concat<Value>(SmallVector<Value>(data.getSizes()),
+                           SmallVector<Value>(data.getStrides())))
     fields.push_back(number(extent));
   Value array;
   {
@@ -152,11 +150,11 @@ static LogicalResult checkTarget(ModuleOp module, Operation *call,
   llvm::Triple triple(target->triple);
   if (triple.getArch() == host.getArch())
     return success();
-  return call->emitError("'") << callee
-                              << "' is a function of libbuddy_math, which is "
-                                 "built for "
-                              << host.getArchName() << " and not for "
-                              << triple.getArchName();
+  return call->emitError("'")
+         << callee
+         << "' is a function of libbuddy_math, which is "
+            "built for "
+         << host.getArchName() << " and not for " << triple.getArchName();
 }
 
 namespace {

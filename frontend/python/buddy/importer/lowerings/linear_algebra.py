@@ -64,9 +64,7 @@ def _batch(x: Tensor) -> tuple[Dim, ...]:
 
 
 def _cholesky_ex(b: Builder, a: Tensor, upper: bool) -> list[Tensor]:
-    return library_call(
-        b, "linalg_cholesky", [a, upper], [(a.dtype, a.shape), (_I32, _batch(a))]
-    )
+    return library_call(b, "linalg_cholesky", [a, upper], [(a.dtype, a.shape), (_I32, _batch(a))])
 
 
 @lowers(aten.linalg_cholesky_ex.default)
@@ -88,9 +86,7 @@ def _cholesky(b: Builder, a: Tensor, upper: bool = False) -> Tensor:
 
 @lowers(aten.cholesky_solve.default)
 def _cholesky_solve(b: Builder, right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
-    return library_call(
-        b, "linalg_cholesky_solve", [right, factor, upper], [like_result(b)]
-    )[0]
+    return library_call(b, "linalg_cholesky_solve", [right, factor, upper], [like_result(b)])[0]
 
 
 @lowers(aten.cholesky_inverse.default)
@@ -106,23 +102,19 @@ def _cholesky_inverse(b: Builder, factor: Tensor, upper: bool = False) -> Tensor
 
 
 def _factor_lu(b: Builder, a: Tensor, transposed: bool = False) -> list[Tensor]:
-    """Return packed triangles, pivots and info of a tensor of matrices or of their transposes."""
-    rows, columns = a.shape[-2:]
-    if transposed:
-        rows, columns = columns, rows
-    least = min(rows, columns) if isinstance(rows, int) and isinstance(columns, int) else rows
+    """Return packed triangles, pivots and info of square matrices or of their transposes."""
     return library_call(
         b,
         "linalg_lu_factor",
         [a, transposed],
-        [(a.dtype, (*_batch(a), rows, columns)), (_I32, (*_batch(a), least)), (_I32, _batch(a))],
+        [(a.dtype, a.shape), (_I32, a.shape[:-1]), (_I32, _batch(a))],
     )
 
 
 def _takes_transpose(b: Builder) -> bool:
-    """Tell whether eager factorizes the transpose of the node's first argument.
+    """Tell whether eager's determinants factorize the transpose of the node's first argument.
 
-    It does where that saves a copy; the formulas of gradients, which get the factors, rely on it.
+    They do where that saves a copy; the formulas of gradients, which get the factors, rely on it.
     """
     meta = node_arg(b.node, 0).meta["val"]
     return meta.is_contiguous() and not meta.is_complex()
@@ -138,9 +130,7 @@ def _linalg_lu_factor_ex(
     b: Builder, a: Tensor, pivot: bool = True, check_errors: bool = False
 ) -> list[Tensor]:
     _pivoting(pivot)
-    results = library_call(
-        b, "linalg_lu_factor", [a, False], [like_result(b, i) for i in range(3)]
-    )
+    results = library_call(b, "linalg_lu_factor", [a, False], [like_result(b, i) for i in range(3)])
     if check_errors:
         check_info(b, results[2], "linalg.lu_factor_ex")
     return results
@@ -183,9 +173,7 @@ def _solve_lu(
 
 @lowers(aten.linalg_inv_ex.default)
 def _linalg_inv_ex(b: Builder, a: Tensor, check_errors: bool = False) -> list[Tensor]:
-    inverse, info = library_call(
-        b, "linalg_inverse", [a], [(a.dtype, a.shape), (_I32, _batch(a))]
-    )
+    inverse, info = library_call(b, "linalg_inverse", [a], [(a.dtype, a.shape), (_I32, _batch(a))])
     if check_errors:
         check_info(b, info, "linalg.inv_ex")
     return [inverse, info]
@@ -195,15 +183,14 @@ def _linalg_inv_ex(b: Builder, a: Tensor, check_errors: bool = False) -> list[Te
 def _linalg_solve_ex(
     b: Builder, a: Tensor, right: Tensor, left: bool = True, check_errors: bool = False
 ) -> list[Tensor]:
-    transposed = _takes_transpose(b)
-    factors, pivots, info = _factor_lu(b, a, transposed)
+    factors, pivots, info = _factor_lu(b, a)
     if check_errors:
         check_info(b, info, "torch.linalg.solve_ex")
     vector = right.rank == 1 or (right.rank == a.rank - 1 and right.shape == a.shape[:-1])
     shape = b.result_shape(0)
     if vector:
         right, shape = right.unsqueeze(right.rank), (*shape, 1)
-    result = _solve_lu(b, factors, pivots, right, left, transposed, shape)
+    result = _solve_lu(b, factors, pivots, right, left, False, shape)
     if vector:
         from ..shapes import squeeze
 
