@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     decomposition,
     elementwise,
     fourier,
+    grouped,
     indexing,
     linalg_parts,
     linear_algebra,
