@@ -64,9 +64,7 @@ def _batch(x: Tensor) -> tuple[Dim, ...]:
 
 
 def _cholesky_ex(b: Builder, a: Tensor, upper: bool) -> list[Tensor]:
-    return library_call(
-        b, "linalg_cholesky", [a, upper], [(a.dtype, a.shape), (_I32, _batch(a))]
-    )
+    return library_call(b, "linalg_cholesky", [a, upper], [(a.dtype, a.shape), (_I32, _batch(a))])
 
 
 @lowers(aten.linalg_cholesky_ex.default)
@@ -88,9 +86,7 @@ def _cholesky(b: Builder, a: Tensor, upper: bool = False) -> Tensor:
 
 @lowers(aten.cholesky_solve.default)
 def _cholesky_solve(b: Builder, right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
-    return library_call(
-        b, "linalg_cholesky_solve", [right, factor, upper], [like_result(b)]
-    )[0]
+    return library_call(b, "linalg_cholesky_solve", [right, factor, upper], [like_result(b)])[0]
 
 
 @lowers(aten.cholesky_inverse.default)
@@ -138,9 +134,7 @@ def _linalg_lu_factor_ex(
     b: Builder, a: Tensor, pivot: bool = True, check_errors: bool = False
 ) -> list[Tensor]:
     _pivoting(pivot)
-    results = library_call(
-        b, "linalg_lu_factor", [a, False], [like_result(b, i) for i in range(3)]
-    )
+    results = library_call(b, "linalg_lu_factor", [a, False], [like_result(b, i) for i in range(3)])
     if check_errors:
         check_info(b, results[2], "linalg.lu_factor_ex")
     return results
@@ -183,9 +177,7 @@ def _solve_lu(
 
 @lowers(aten.linalg_inv_ex.default)
 def _linalg_inv_ex(b: Builder, a: Tensor, check_errors: bool = False) -> list[Tensor]:
-    inverse, info = library_call(
-        b, "linalg_inverse", [a], [(a.dtype, a.shape), (_I32, _batch(a))]
-    )
+    inverse, info = library_call(b, "linalg_inverse", [a], [(a.dtype, a.shape), (_I32, _batch(a))])
     if check_errors:
         check_info(b, info, "linalg.inv_ex")
     return [inverse, info]
