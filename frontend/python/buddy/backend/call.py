@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,12 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+class _Printer(PythonPrinter):
+    def _print_Where(self, expr: sympy.Expr) -> str:
+        condition, yes, no = (self.doprint(arg) for arg in expr.args)
+        return f"(({yes}) if ({condition}) else ({no}))"
+
+
 class _Writer:
     """Collects the generated lines and the objects they name."""
 
@@ -51,7 +58,7 @@ class _Writer:
             "math": math,
         }
         self.symbols: dict[sympy.Symbol, str] = {}
-        self.printer = PythonPrinter()
+        self.printer = _Printer()
 
     def add(self, line: str) -> None:
         self.lines.append(line)
@@ -83,7 +90,8 @@ class _Writer:
         sources = []
         for arg in self.info.args:
             if arg.kind == "size":
-                sources.append((arg.expr, f"args[{arg.placeholder}]"))
+                code = f"args[{arg.placeholder}]"
+                sources.append((arg.expr, f"int({code})" if arg.dtype is torch.bool else code))
         for arg in self.info.args:
             if arg.kind not in ("size", "output"):
                 for method, dims in (("size", arg.shape), ("stride", arg.strides)):
@@ -119,6 +127,9 @@ class _Writer:
             if packing is not None:
                 return f"{self.name('packed', Packed(packing))}({given})"
             if arg.placeholder not in self.unchecked or arg.kind == "size":
+                if arg.dtype is torch.float64 and arg.kind == "size":
+                    self.names["bits"] = _bits
+                    return f"bits({given})"
                 return given
             self.names["conform"] = _conform
             self.add(
@@ -179,6 +190,11 @@ def _empty_at(
     """Return an uninitialised tensor with a storage offset."""
     span = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
     return torch.empty(max(span, 0) + offset, dtype=dtype).as_strided(size, stride, offset)
+
+
+def _bits(value: float) -> int:
+    """Return a float's bits, as an i64."""
+    return int(struct.unpack("q", struct.pack("d", value))[0])
 
 
 def _conform(

@@ -19,7 +19,7 @@ from buddy.importer import (
     import_graph,
 )
 
-from . import logs, partition, randomness
+from . import data_sizes, logs, partition, randomness
 from .call import make_call
 from .library import load
 from .mutation import write_in_place
@@ -48,6 +48,8 @@ def compile_graph(
     weight_nodes = {placeholders[i].name for i in weights}
     missing: dict[torch.fx.Node, MissingOp] = {}
     custom = write_in_place(gm)
+    # Nor are reads of scalars compiled.
+    custom |= data_sizes.take_reads(gm)
     for node in gm.graph.nodes:
         if node not in custom and (reason := partition.missing_op(node)) is not None:
             missing[node] = reason
@@ -108,7 +110,7 @@ def _import_whole(
             continue
         meta = node.meta.get("val")
         kind: Literal["input", "weight", "size", "constant"]
-        if isinstance(meta, torch.SymInt):
+        if isinstance(meta, torch.SymInt) or data_sizes.scalar_symbol(meta) is not None:
             kind = "size"
         elif not node.users or not isinstance(meta, torch.Tensor):
             kind = "constant"

@@ -18,6 +18,8 @@ import torch
 
 from buddy.importer import MissingOp, provenance, registry, types
 
+from . import data_sizes
+
 # Namespaces of PyTorch's own operators and of ours; an operator of any other one was registered
 # by the user or a library of theirs with torch.library.
 _BUILT_IN = frozenset(
@@ -183,6 +185,9 @@ def split(
         if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.SymInt)
     ]
 
+    read = {data_sizes.read_symbol(node): node for node in place}
+    read.pop(None, None)
+
     top = torch.fx.Graph()
     values: dict[torch.fx.Node, Any] = {}
     by_eager: set[torch.fx.Node] = set()
@@ -199,7 +204,11 @@ def split(
     for (_, is_eager), nodes in sorted(groups.items(), key=lambda group: group[0]):
         compiled = not is_eager and _computes(nodes)
         inside = _with_views(gm, nodes, written) if compiled else nodes
-        inputs = _inputs(inside, sizes if compiled else [])
+        needed = list(sizes) if compiled else []
+        if compiled and read:
+            symbols = data_sizes.symbols_needed(inside)
+            needed += [node for symbol, node in read.items() if symbol in symbols]
+        inputs = _inputs(inside, needed)
         wanted.update(inputs)
         planned.append((compiled, is_eager, nodes, inside, inputs))
     for number, (compiled, is_eager, nodes, inside, inputs) in enumerate(planned):

@@ -14,7 +14,7 @@ from . import types
 from .builder import Builder
 from .errors import Unsupported
 from .signature import ArgInfo, OutputInfo
-from .symbols import as_dim, as_dims, is_contiguous, same, static
+from .symbols import as_dim, as_dims, as_expr, is_contiguous, same, static
 from .values import Tensor
 
 
@@ -77,6 +77,32 @@ class Bases:
             strides=as_dims(meta.stride()),
             offset=offset,
         )
+
+
+def results_of_unknown_size(
+    nodes: Iterable[torch.fx.Node], output: torch.fx.Node, arguments: Iterable[Any]
+) -> list[torch.fx.Node]:
+    """Return the results whose size, or value if they are scalars, is read from a tensor.
+
+    Who calls the function could not allocate them. arguments: the fake values of its arguments.
+    """
+    targets = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default)
+    read = set().union(*(_symbols(n.meta["val"]) for n in nodes if n.target in targets))
+    if read:
+        read.difference_update(*map(_symbols, arguments))
+    return [
+        node
+        for node in output.all_input_nodes
+        if node.op == "call_function" and read & _symbols(node.meta.get("val"))
+    ]
+
+
+def _symbols(value: Any) -> set[Any]:
+    """Return the symbols in a tensor's sizes or in a scalar."""
+    found: set[Any] = set()
+    for size in value.shape if isinstance(value, torch.Tensor) else [value]:
+        found |= getattr(as_expr(size), "free_symbols", set())
+    return found
 
 
 def constant_tensor(builder: Builder, value: torch.Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import registry
+from .data_sizes import data_size_decompositions
 from .decomposed import TABLE
 
 aten = torch.ops.aten
@@ -69,6 +70,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         if op not in table and op not in _KEPT and _wanted(op):
             table[op] = function
     table.update(TABLE)
+    table.update(data_size_decompositions())
     table[aten.pow.Tensor_Scalar] = _power_of_bools
     table[aten.linalg_pinv.atol_rtol_tensor] = _pseudoinverse
     return table

@@ -19,11 +19,13 @@ from .boundary import (
     argument_attributes,
     argument_type,
     constant_tensor,
+    results_of_unknown_size,
 )
 from .builder import Builder
 from .errors import ImportGraphError, MissingOp, Unsupported, UnsupportedOpsError
 from .registry import Dialect
 from .signature import ArgInfo, ArgSpec, FunctionInfo, OutputInfo, size_info, tensor_info
+from .slices import define_slices
 from .symbols import SymbolTable, as_dim, as_dims, as_expr, static
 from .values import Tensor
 
@@ -79,6 +81,7 @@ class FunctionImporter:
                 f"{self.name}: {len(self.specs)} argument specs for "
                 f"{len(self.placeholders)} placeholders"
             )
+        define_slices(self.gm)
         missing = []
         for node in self.body_nodes:
             reason = None if node.target in _IGNORED else registry.why_unsupported(node)
@@ -92,6 +95,9 @@ class FunctionImporter:
                 missing.append(
                     MissingOp(f"argument {spec.name}", (name,), "the call", "unsupported dtype")
                 )
+        metas = [spec.meta for spec in self.specs]
+        for node in results_of_unknown_size(self.body_nodes, self.output_node, metas):
+            missing.append(self._missing(node, "the result's shape depends on data"))
         if missing:
             raise UnsupportedOpsError(missing)
 
@@ -258,7 +264,8 @@ class FunctionImporter:
             self.env[node] = Tensor.plain(loaded, info.dtype, info.shape)
         for info, value in zip(self.args, self._values, strict=True):
             if info.kind == "size":
-                symbols.bind_size(info.expr, partial(_as_index, value))
+                read = _as_float if info.dtype is torch.float64 else _as_index
+                symbols.bind_size(info.expr, partial(read, value))
                 assert info.placeholder is not None
                 node = self.placeholders[info.placeholder]
                 self.env[node] = node.meta.get("val", self.specs[info.placeholder].meta)
@@ -451,6 +458,10 @@ class FunctionImporter:
 
 def _as_index(value: ir.Value) -> ir.Value:
     return arith.index_cast(ir.IndexType.get(), value)
+
+
+def _as_float(bits: ir.Value) -> ir.Value:
+    return arith.bitcast(ir.F64Type.get(), bits)
 
 
 def _broadcast(source: Tensor, shape: Sequence[Any], builder: Builder) -> Tensor:

@@ -135,16 +135,15 @@ def why_unsupported(node: torch.fx.Node) -> str | None:
             return f"a tensor of layout {meta.layout}"
     if node.target is torch.ops.aten.copy_.default and node_arg(node, 0).op == "placeholder":
         return None  # the graph's own write-back of a mutated input
-    if node.meta.get("unbacked_bindings") and not is_scalar_node(node):
-        return "the result's shape depends on data"
     entry = find(called_op(node), "linalg")
     if entry is not None:
         if node.target is not called_op(node):
             return custom_ops.why_not(node)
         return entry.condition(node) if entry.condition else None
+    unbacked = node.meta.get("unbacked_bindings")
     if is_scalar_node(node) or getattr(node.target, "__name__", "") == "getitem":
         return None
-    return "no lowering"
+    return "the result's shape depends on data" if unbacked else "no lowering"
 
 
 def supported(node: torch.fx.Node) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import sympy
 import torch
 
 from . import types
@@ -40,7 +41,8 @@ class ArgInfo:
     """One MLIR argument of an entry point.
 
     shape, strides: SymPy expressions or ints, in elements; `shape_strings` are those of the
-        `buddy.shape` attribute. A size has neither and its expression in `expr`.
+        `buddy.shape` attribute. A size has neither and its expression in `expr`; a scalar of dtype
+        f64 is passed by its bits.
     contiguous: the memref has the identity layout.
     placeholder: index of the graph's placeholder; None for an output.
     mutated: a state that the graph writes.
@@ -126,5 +128,10 @@ def tensor_info(kind: ArgKind, name: str, meta: torch.Tensor, **fields: Any) -> 
 
 
 def size_info(name: str, meta: Any, **fields: Any) -> ArgInfo:
-    """Return the `ArgInfo` of a size argument."""
-    return ArgInfo("size", name, torch.int64, expr=as_expr(meta), **fields)
+    """Return the `ArgInfo` of a size argument; the symbol of a bool is 0 or 1."""
+    expr, dtype = as_expr(meta), torch.int64
+    if isinstance(meta, torch.SymFloat):
+        dtype = torch.float64
+    elif isinstance(meta, torch.SymBool) and isinstance(expr, sympy.Eq):
+        expr, dtype = expr.lhs, torch.bool
+    return ArgInfo("size", name, dtype, expr=expr, **fields)

@@ -191,10 +191,19 @@ class SymbolTable:
                     "mark it dynamic on an input or pass it as an argument"
                 )
             return self._sources[expr]()
+        if isinstance(expr, sympy.Piecewise):
+            return self._piecewise(expr)
         rule = _RULES.get(type(expr))
         if rule is None:
             raise ImportGraphError(f"no index arithmetic for {type(expr).__name__} in {expr}")
         return rule(*[self.value(arg) for arg in expr.args])
+
+    def _piecewise(self, expr: sympy.Piecewise) -> ir.Value:
+        *rest, (last, _) = expr.args
+        result = self.value(last)
+        for value, condition in reversed(rest):
+            result = arith.select(self.value(condition), self.value(value), result)
+        return result
 
 
 def _to_float(value: ir.Value) -> ir.Value:

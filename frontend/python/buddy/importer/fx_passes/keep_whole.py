@@ -13,6 +13,9 @@ import torch.nn.functional as F
 
 import buddy.ops  # noqa: F401  (defines torch.ops.buddy)
 
+from .. import provenance
+from ..errors import MissingOp, UnsupportedOpsError
+
 aten = torch.ops.aten
 
 _ATTENTION = {
@@ -69,6 +72,16 @@ def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...]:
     return call["input"], shape, call["weight"], call["eps"]
 
 
+def _refuse_number_of_results(node: torch.fx.Node) -> None:
+    """Raise if a tensor says into how many parts to split, which AOTAutograd fails on."""
+    parts = node.args[1] if len(node.args) > 1 else node.kwargs.get("tensor_indices_or_sections")
+    meta = parts.meta.get("example_value") if isinstance(parts, torch.fx.Node) else None
+    if isinstance(meta, torch.Tensor) and not meta.dim():
+        reason = "the number of results depends on data"
+        source = provenance.describe_source(node)
+        raise UnsupportedOpsError([MissingOp("tensor_split", (), source, reason)])
+
+
 def prepare_fx(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Replace attention and RMSNorm calls in place, in subgraphs too; return the module.
 
@@ -79,6 +92,8 @@ def prepare_fx(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
             continue
         changed = False
         for node in list(module.graph.nodes):
+            if node.target in (torch.tensor_split, "tensor_split"):
+                _refuse_number_of_results(node)
             if node.op != "call_function":
                 continue
             if node.target in _ATTENTION:

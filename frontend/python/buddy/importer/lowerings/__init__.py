@@ -7,6 +7,7 @@ from . import (  # noqa: F401
     contraction,
     convolution,
     creation,
+    data_sizes,
     decomposition,
     elementwise,
     fourier,

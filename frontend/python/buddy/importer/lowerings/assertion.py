@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
 import torch
 from mlir import ir
 from mlir.dialects import arith, tensor
@@ -39,16 +40,19 @@ def _assert_scalar(b: Builder, condition: Any, message: str) -> None:
 @lowers(aten._local_scalar_dense.default, aten.item.default)
 def _item(b: Builder, x: Tensor) -> Any:
     """Bind the symbol that stands for the element, so that sizes may depend on it."""
-    expr = as_expr(b.meta)
-    symbols = list(getattr(expr, "free_symbols", ()))
-    if len(symbols) != 1 or types.is_complex(x.dtype):
-        raise Unsupported("the value of a tensor that no symbol stands for")
-    element = tensor.extract(b.value(x), [b.index_constant(0)] * x.rank)
-    if types.is_float(x.dtype):
-        b.symbols.bind_local(symbols[0], scalars.cast(element, x.dtype, torch.float64))
-    else:  # a bool is `symbol == 1`
-        element = scalars.cast(element, x.dtype, torch.int64)
-        b.symbols.bind_local(symbols[0], arith.index_cast(ir.IndexType.get(), element))
+    symbol, dtype = as_expr(b.meta), torch.int64
+    if isinstance(b.meta, torch.SymBool) and isinstance(symbol, sympy.Eq):
+        symbol = symbol.lhs  # 0 or 1
+    elif isinstance(b.meta, torch.SymFloat):
+        dtype = torch.float64
+    if types.is_complex(x.dtype):
+        raise Unsupported("the value of a complex tensor")
+    if isinstance(symbol, sympy.Symbol):
+        element = tensor.extract(b.value(x), [b.index_constant(0)] * x.rank)
+        element = scalars.cast(element, x.dtype, dtype)
+        if dtype is torch.int64:
+            element = arith.index_cast(ir.IndexType.get(), element)
+        b.symbols.bind_local(symbol, element)
     return b.meta
 
 

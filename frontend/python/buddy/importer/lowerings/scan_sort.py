@@ -18,6 +18,7 @@ from .view import slice_dim
 
 aten = torch.ops.aten
 _INF = float("inf")
+Before = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def _scan_accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -238,7 +239,7 @@ def search(b: Builder, sequence: Tensor, values: Tensor, right: bool) -> Tensor:
     return Tensor.plain(result, dtype, shape)
 
 
-def _before(dtype: torch.dtype, a: ir.Value, b_: ir.Value, descending: bool) -> ir.Value:
+def before(dtype: torch.dtype, a: ir.Value, b_: ir.Value, descending: bool) -> ir.Value:
     """Return whether a must stand before b; NaN is the largest."""
     if descending:
         a, b_ = b_, a
@@ -261,14 +262,11 @@ def sort(b: Builder, x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Ten
     order = [i for i in range(x.rank) if i != dim] + [dim]
     back = [order.index(i) for i in range(x.rank)]
     rows = b.plain(x.permute(order))
-    values, places = rows.base, _positions(b, rows)
-    batch, length = rows.shape[:-1], b.index(rows.shape[-1])
 
-    def sort_row(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        return _merge_passes(b, rows.dtype, at, length, carried, descending)
+    def stands_before(first: ir.Value, second: ir.Value) -> ir.Value:
+        return before(rows.dtype, first, second, descending)
 
-    temporary = [b.empty(rows.shape, rows.dtype), b.empty(rows.shape, torch.int64)]
-    values, places, *_ = b.loop(batch, [values, places, *temporary], sort_row)
+    values, places = merge_sort(b, rows, stands_before)
     results = (
         Tensor.plain(values, rows.dtype, rows.shape).permute(back),
         Tensor.plain(places, torch.int64, rows.shape).permute(back),
@@ -278,6 +276,22 @@ def sort(b: Builder, x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Ten
 
         return squeeze(b, results[0], [0]), squeeze(b, results[1], [0])
     return results
+
+
+def merge_sort(b: Builder, rows: Tensor, stands_before: Before) -> tuple[ir.Value, ir.Value]:
+    """Return the last dimension of a plain tensor sorted, and the indices that its elements had.
+
+    stands_before: of two elements, whether the first must stand before the second.
+    """
+    batch, length = rows.shape[:-1], b.index(rows.shape[-1])
+
+    def sort_row(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        return _merge_passes(b, at, length, carried, stands_before)
+
+    temporary = [b.empty(rows.shape, rows.dtype), b.empty(rows.shape, torch.int64)]
+    start = [rows.base, _positions(b, rows), *temporary]
+    values, places, *_ = b.loop(batch, start, sort_row)
+    return values, places
 
 
 def _positions(b: Builder, rows: Tensor) -> ir.Value:
@@ -294,11 +308,10 @@ def _positions(b: Builder, rows: Tensor) -> ir.Value:
 
 def _merge_passes(
     b: Builder,
-    dtype: torch.dtype,
     row: list[ir.Value],
     length: ir.Value,
     carried: list[ir.Value],
-    descending: bool,
+    stands_before: Before,
 ) -> list[ir.Value]:
     """Merge runs of doubling width in one row until one run is left."""
     index = ir.IndexType.get()
@@ -317,7 +330,7 @@ def _merge_passes(
         pairs = arith.ceildivsi(length, double)
 
         def merge(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-            return _merge_pair(b, dtype, row, at[0], width, length, values, descending)
+            return _merge_pair(b, row, at[0], width, length, values, stands_before)
 
         state = b.loop([pairs], state, merge)
 
@@ -337,13 +350,12 @@ def _merge_passes(
 
 def _merge_pair(
     b: Builder,
-    dtype: torch.dtype,
     row: list[ir.Value],
     pair: ir.Value,
     width: ir.Value,
     length: ir.Value,
     carried: list[ir.Value],
-    descending: bool,
+    stands_before: Before,
 ) -> list[ir.Value]:
     """Merge two neighbouring runs into the temporary buffers."""
     one = b.index_constant(1)
@@ -360,7 +372,7 @@ def _merge_pair(
         left_key, right_key = tensor.extract(keys, left_place), tensor.extract(keys, right_place)
         left_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
         right_left = arith.cmpi(arith.CmpIPredicate.slt, right, end)
-        right_first = _before(dtype, right_key, left_key, descending)
+        right_first = stands_before(right_key, left_key)
         take_right = arith.andi(right_left, arith.ori(scalars.logical_not(left_left), right_first))
         key = arith.select(take_right, right_key, left_key)
         place = arith.select(

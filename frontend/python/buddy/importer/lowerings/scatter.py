@@ -17,7 +17,7 @@ from .. import scalars, types
 from ..builder import Builder
 from ..registry import lowers, node_arg, tensor_metas
 from ..shapes import reshape, squeeze
-from ..symbols import as_dim, same
+from ..symbols import Dim, as_dim, same
 from ..values import Tensor
 from .common import check_all, normalize
 from .indexing import broadcast_shape, check_index, index_layout, safe_index, take_rows
@@ -210,6 +210,7 @@ def _index_put(
     kept = [i for i, index in enumerate(indices) if index is None]
     kept_shape = [x.shape[i] for i in kept]
     shape = (*kept_shape[:position], *index_shape, *kept_shape[position:])
+    _check_broadcast(b, values.shape, shape)
     source = b.plain(expand(b, values, shape))
     places = [b.value(expand(b, index, index_shape)) for _, index in used]
     sizes = [1 if index is not None else size for index, size in zip(indices, x.shape, strict=True)]
@@ -249,6 +250,21 @@ def _index_put(
 
     (result,) = b.loop(index_shape, [b.value(x)], body)
     return Tensor.plain(result, x.dtype, x.shape)
+
+
+def _check_broadcast(b: Builder, sizes: Sequence[Dim], shape: Sequence[Dim]) -> None:
+    """Make the call fail where sizes that differ by their symbols are not equal.
+
+    The number of places is not known before if it is how many elements of a mask are true.
+    """
+    for size, wanted in zip(reversed(sizes), reversed(shape), strict=False):
+        if size != 1 and not same(size, wanted):
+            equal = arith.cmpi(arith.CmpIPredicate.eq, b.index(size), b.index(wanted))
+            b.check(
+                equal,
+                "shape mismatch: values cannot be broadcast to the result of indexing",
+                precondition=True,
+            )
 
 
 def _put_mask(

@@ -10,6 +10,7 @@ import torch
 from mlir import ir
 from mlir.dialects import arith, tensor
 from torch.utils._sympy import functions as tsf
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .. import scalars, shapes
 from ..builder import PARALLEL, Builder, loop_index
@@ -129,7 +130,18 @@ def _slice(b: Builder, x: Tensor, dim: int, start: Any, end: Any, step: Any) -> 
     shape = b.result_shape()
     if same(shape[dim], x.shape[dim]) and step == 1:
         return x
-    return slice_dim(b, x, dim, clamp_start(start, x.shape[dim]), shape[dim], step)
+    first = clamp_start(start, x.shape[dim])
+    if isinstance(shape[dim], int) and _depends_on_data(first):
+        # The size was taken for granted (torch.narrow).
+        span = (shape[dim] - 1) * step + 1 if shape[dim] else 0
+        check_places(b, first, span, x.shape[dim], "slice: index out of range")
+    return slice_dim(b, x, dim, first, shape[dim], step)
+
+
+def _depends_on_data(dim: Dim) -> bool:
+    return isinstance(dim, sympy.Expr) and any(
+        symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in dim.free_symbols
+    )
 
 
 def slice_dim(b: Builder, x: Tensor, dim: int, start: Any, size: Dim, step: Any = 1) -> Tensor:
@@ -164,7 +176,20 @@ def wrap_index(b: Builder, index: Any, size: Dim, what: str) -> Any:
         return size + index
     if isinstance(index, int) or index.is_nonnegative is True:
         return index
-    return tsf.Where(sympy.Lt(index, 0), index + size, index)
+    index = tsf.Where(sympy.Lt(index, 0), index + size, index)
+    check_places(b, index, 1, size, f"{what}: index out of range")
+    return index
+
+
+def check_places(b: Builder, start: Dim, count: Dim, size: Dim, message: str) -> None:
+    """Make the call fail unless start >= 0 and start + count <= size.
+
+    For places that depend on data, of which nothing is known when the graph is traced.
+    """
+    low = arith.cmpi(arith.CmpIPredicate.sge, b.index(start), b.index_constant(0))
+    end = arith.addi(b.index(start), b.index(count))
+    high = arith.cmpi(arith.CmpIPredicate.sle, end, b.index(size))
+    b.check(arith.andi(low, high), message, precondition=True)
 
 
 @lowers(aten.select.int)
