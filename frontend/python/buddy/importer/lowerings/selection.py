@@ -19,7 +19,7 @@ from ..registry import lowers
 from ..symbols import as_dim
 from ..values import Tensor
 from .common import normalize
-from .scan_sort import _before, _positions
+from .scan_sort import _positions, before
 from .view import slice_dim
 
 aten = torch.ops.aten
@@ -52,7 +52,7 @@ class _Row:
         return tensor.extract(pair[0], [*self.row, i])
 
     def greater(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return _before(self.dtype, y, x, False)
+        return before(self.dtype, y, x, False)
 
     def swap(self, pair: Values, i: ir.Value, j: ir.Value, condition: Any = None) -> Values:
         first, second, swapped = [*self.row, i], [*self.row, j], []
