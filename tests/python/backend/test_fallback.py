@@ -29,6 +29,16 @@ def bump(x: torch.Tensor, by: int) -> None:
     x.add_(by)
 
 
+@pytest.fixture(autouse=True)
+def two_rules_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two operators count as missing here, however many there are rules for."""
+    from buddy.importer import lowerings, registry  # noqa: F401  (registers the rules)
+    from buddy.importer.decomposed import TABLE
+
+    monkeypatch.delitem(registry._RULES, (torch.ops.aten.special_bessel_j0.default, "linalg"))
+    monkeypatch.delitem(TABLE, torch.ops.aten.segment_reduce.default)
+
+
 HERE = inspect.getsourcelines(two_missing)[1]
 ARGS = (torch.randn(3, 4), torch.randn(4, 4))
 
@@ -109,16 +119,18 @@ def test_input_written_after_a_missing_op_has_read_it() -> None:
     torch.testing.assert_close(x, copy)
 
 
-def test_random_numbers_are_those_of_eager() -> None:
+def test_random_numbers_of_all_parts_repeat() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         a = torch.special.bessel_j0(x + torch.bernoulli(torch.full_like(x, 0.5)))
-        return a + torch.bernoulli(torch.full_like(x, 0.3))
+        return a + torch.rand_like(x)
 
-    torch.manual_seed(3)
-    expected = fn(ARGS[0])
+    compiled = eager(fn)
     torch.manual_seed(3)
     with pytest.warns(FallbackWarning):
-        torch.testing.assert_close(eager(fn)(ARGS[0]), expected)
+        first = compiled(ARGS[0])
+    assert not torch.equal(compiled(ARGS[0]), first)
+    torch.manual_seed(3)
+    assert torch.equal(compiled(ARGS[0]), first)
 
 
 def test_dynamic_sizes_cross_parts() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch._inductor.inductor_prims  # noqa: F401  (registers prims.fma, which decompositions use)
 from mlir import ir
 from mlir.dialects import arith, complex, math
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Kind
