@@ -7,6 +7,7 @@ tensors: sizes may be symbols, values are not known.
 from . import (
     bags,
     convolution,
+    creation,
     distance,
     elementwise,
     histogram,
@@ -23,6 +24,7 @@ __all__ = [
     "TABLE",
     "bags",
     "convolution",
+    "creation",
     "distance",
     "elementwise",
     "histogram",
