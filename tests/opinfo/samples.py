@@ -4,7 +4,7 @@
 them. A case is checked on up to a number of its samples, and ends as the first failing one does:
 
     passed       every sample agrees with eager in values, shape and dtype; values beyond the
-                 tolerance agree too if they are no farther from eager's in f64 than eager's own, or
+                 tolerance agree too if they are about as far from eager's in f64 as eager's own, or
                  differ in what PyTorch leaves open only
     skipped      nothing to compare: eager refuses the samples, their result is random, or Dynamo
                  cannot trace them for any backend
@@ -231,7 +231,10 @@ class _Sample:
         return found if kept else found.squeeze(dim)
 
     def is_closer(self, actual: Any, expected: Any) -> bool:
-        """Tell whether a result's largest error is at most eager's, both against eager in f64."""
+        """Tell whether a result's largest error is about eager's, both against eager in f64.
+
+        As near as the project promises: four times eager's error, for narrow floats half more.
+        """
         import torch
         from torch.utils._pytree import tree_leaves
 
@@ -241,6 +244,7 @@ class _Sample:
             exact = self.run(self.function, wide=True)
         except Exception:
             return False
+        factor = 4 if self.dtype.itemsize >= 4 else 1.5
         leaves = [tree_leaves(tree) for tree in (actual, expected, exact)]
         if len({len(found) for found in leaves}) != 1:
             return False
@@ -261,7 +265,7 @@ class _Sample:
             if not torch.equal(ours[~finite].nan_to_num(), eager[~finite].nan_to_num()):
                 return False
             errors = [(found.double() - best.double())[finite].abs() for found in (ours, eager)]
-            if errors[0].numel() and not errors[0].max() <= errors[1].max():
+            if errors[0].numel() and not errors[0].max() <= factor * errors[1].max():
                 return False
         return True
 
