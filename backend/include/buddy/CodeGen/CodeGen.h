@@ -52,9 +52,9 @@ struct LinkOptions {
   /// "$ORIGIN" in a bundle.
   std::vector<std::string> rpaths;
   std::vector<std::string> extraArguments;
-  /// The file of a libgomp to link to instead of the target's runtime: a process
-  /// that has it loaded, as PyTorch's has, then runs this library's regions on
-  /// the threads of its own, which do not spin against each other.
+  /// The file of a libgomp to link to instead of the target's runtime: a
+  /// process that has it loaded, as PyTorch's has, then runs this library's
+  /// regions on the threads of its own, which do not spin against each other.
   std::string gomp;
 };
 
