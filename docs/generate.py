@@ -63,6 +63,7 @@ random, or Dynamo cannot trace them for any backend. *dynamic*: for symbolic siz
     make check-all                                  # all cases
     python tests/opinfo/sweep.py --dtypes int64     # those of one dtype
 
+A mode without a line in the table has been run in part only, so its list may lack failures.
 The list of failures may only shrink: a case that passes although it is listed fails the tests.
 How to add an operator: [operators.md](operators.md).
 """

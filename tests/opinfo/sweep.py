@@ -75,7 +75,8 @@ def main() -> int:
     cases = samples.cases(args.dtypes.split(","), args.dynamic)[:: args.every]
     wanted = set(filter(None, args.ops.split(",")))
     if wanted:
-        cases = [c for c in cases if {c.name, c.name.split(".variant")[0]} & wanted]
+        infos = samples.database()
+        cases = [case for case in cases if {case.name, infos[case.name].name} & wanted]
     if not cases:
         parser.error("no such case")
     with open(args.log, "w") if args.log else contextlib.nullcontext() as log:

@@ -8,8 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from backend_testing import strict
-from buddy.backend import randomness
+from buddy.backend import Options, randomness
+from buddy.backend.graph import compile_graph
 from buddy.importer import UnsupportedOpsError
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("_buddy")
 
@@ -93,12 +95,21 @@ def test_dropout_in_training_has_one_mask_forward_and_backward() -> None:
 
 
 def test_a_generator_of_its_own_is_refused() -> None:
-    generator = torch.Generator().manual_seed(1)
+    """Dynamo does not pass generators on; a graph that has one keeps its operator, and says so."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    drawn = graph.call_function(torch.ops.aten.rand_like.generator, (x,), {"generator": None})
+    graph.output((drawn,))
+    with FakeTensorMode():
+        x.meta["val"], drawn.meta["val"] = torch.empty(3), torch.empty(3)
+    gm = torch.fx.GraphModule(torch.nn.Module(), graph)
+    with pytest.raises(UnsupportedOpsError, match=r"aten\.rand_like\.generator"):
+        compile_graph(gm, "forward", Options(fallback="error"))
 
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.aten.rand_like.generator(x, generator=generator)
 
-    with pytest.raises(Exception) as raised:
-        strict(function)(torch.ones(3))
-    text = str(raised.value)
-    assert isinstance(raised.value, UnsupportedOpsError) or "enerator" in text
+def test_weights_that_are_no_probabilities_are_an_error() -> None:
+    draw = strict(lambda w: torch.multinomial(w, 2, True))
+    draw(torch.tensor([0.5, 1.0]))
+    for bad in ([-1.0, 2.0], [float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0]):
+        with pytest.raises(RuntimeError, match="multinomial"):
+            draw(torch.tensor(bad))

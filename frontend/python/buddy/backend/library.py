@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from buddy.importer import FunctionInfo, ImportedModule
 
 from . import cache, logs
@@ -82,8 +84,10 @@ def process_gomp() -> str:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
         return ""
-    found = re.search(r"/\S*/libgomp[^/\s]*\.so[^/\s]*$", maps, re.MULTILINE)
-    return found.group() if found else ""
+    found = re.findall(r"/\S*/libgomp[^/\s]*\.so[^/\s]*$", maps, re.MULTILINE)
+    # Other packages may have brought one too; torch's is in its folder or beside it.
+    beside = str(Path(torch.__file__).parent)
+    return next((path for path in found if path.startswith(beside)), found[0] if found else "")
 
 
 def module_key(module: ImportedModule, options: Options) -> str:

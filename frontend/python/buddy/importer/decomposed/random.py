@@ -71,6 +71,8 @@ def _multinomial(
     if generator is not None:
         return NotImplemented
     weights = weights.to(torch.float64)
+    allowed = ((weights >= 0) & weights.isfinite()).all() & (weights.sum(-1) > 0).all()
+    torch._assert_async(allowed, "multinomial: weights must be finite, not negative, not all zero")
     if replacement:
         cumulated = weights.cumsum(-1)
         drawn = torch.rand((*weights.shape[:-1], count), dtype=torch.float64)
