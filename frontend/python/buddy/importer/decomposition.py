@@ -72,7 +72,6 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table.update(TABLE)
     table.update(data_size_decompositions())
     table[aten.pow.Tensor_Scalar] = _power_of_bools
-    table[aten.linalg_pinv.atol_rtol_tensor] = _pseudoinverse
     return table
 
 
@@ -81,35 +80,6 @@ def _power_of_bools(base: torch.Tensor, exponent: Any) -> Any:
     if base.dtype is not torch.bool or not isinstance(exponent, bool):
         return NotImplemented
     return base.clone() if exponent else torch.ones_like(base)
-
-
-def _pseudoinverse(
-    a: torch.Tensor,
-    *,
-    atol: torch.Tensor | None = None,
-    rtol: torch.Tensor | None = None,
-    hermitian: bool = False,
-) -> torch.Tensor:
-    """Return the inverse on the space of singular values that are not about 0, as ATen does."""
-    if a.numel() == 0:
-        return torch.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), dtype=a.dtype)
-    epsilon = torch.finfo(a.dtype).eps * max(a.shape[-2:])
-    if rtol is None:
-        rtol = torch.full((), epsilon, dtype=torch.float64)
-        if atol is not None:
-            rtol = torch.where(atol > 0, torch.zeros((), dtype=torch.float64), rtol)
-    if atol is None:
-        atol = torch.zeros((), dtype=torch.float64)
-    if hermitian:
-        values, left = torch.linalg.eigh(a)
-        right = left
-    else:
-        left, values, adjoint = torch.linalg.svd(a, full_matrices=False)
-        right = adjoint.mH
-    sizes = values.abs()
-    limit = torch.maximum(atol.unsqueeze(-1), rtol.unsqueeze(-1) * sizes.amax(-1, keepdim=True))
-    inverses = torch.where(sizes > limit, values.reciprocal(), 0).to(a.dtype)
-    return torch.matmul(right * inverses.unsqueeze(-2), left.mH)
 
 
 def _wanted(op: Any) -> bool:
