@@ -84,8 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "model",
         metavar="MODEL",
-        help="a Hugging Face directory, a GGUF file, or package.module:factory returning "
-        "(nn.Module, example_inputs[, dynamic_shapes])",
+        help="a Hugging Face directory, a GGUF file, a .pt2 file of torch.export.save, or "
+        "package.module:factory returning (nn.Module, example_inputs[, dynamic_shapes]), an "
+        "ExportedProgram, or a dict of entry points",
     )
     build.add_argument(
         "-o", "--output", metavar="DIR", required=True, type=Path, help="the bundle to write"

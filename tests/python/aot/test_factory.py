@@ -59,7 +59,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parameters_buffers_and_constants_are_stored(tmp_path: Path) -> None:
     source = FactorySource("user_model:net", "f32")
-    traced = source.trace()
+    (traced,) = source.trace().values()
     assert list(traced.names.values()) == ["n"]
     specs = {spec.name: spec for spec in bundle.program_weights(traced.program)}
     assert set(specs) >= {"linear.weight", "linear.bias", "shift", "count"}

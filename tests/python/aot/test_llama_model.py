@@ -65,7 +65,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Llama, Any]:
     path = tmp_path_factory.mktemp("tiny")
     write_directory(path)
     source = HuggingFaceSource(path, "f32")
-    trace = source.trace()
+    (trace,) = source.trace().values()
     assert set(trace.names.values()) == {"count", "position", "capacity"}
     assert trace.outputs == ["logits"]
     assert trace.decomposed  # its layers are copies of a traced one, and it changes no input

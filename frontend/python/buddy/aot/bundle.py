@@ -9,29 +9,35 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 
 from buddy import __version__, panels
 from buddy.aot import blocks, compiler, header, manifest, weights_file
+from buddy.aot.blocks import FORMATS
 from buddy.aot.cpu_features import required_features
+from buddy.aot.entries import WEIGHT_KINDS, states
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced, ignore_torchs_own_warnings
 from buddy.aot.progress import Progress
 from buddy.aot.source import Source, open_source
 from buddy.aot.staging import MANIFEST, check_replaceable, staged
 from buddy.aot.weights_file import Layout, TensorSpec
-from buddy.importer import ArgInfo, ImportedModule, UnsupportedOpsError, import_exported_program
+from buddy.importer import (
+    ArgInfo,
+    ImportedModule,
+    ModuleBuilder,
+    UnsupportedOpsError,
+    add_exported_program,
+)
 
 LIBRARY, WEIGHTS, HEADER = "libmodel.so", "weights.safetensors", "model.h"
-ENTRY = "forward"
 _RESERVE = 64 << 20  # bytes a bundle needs beside its weights, generously
-_WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 @dataclass(frozen=True)
@@ -60,17 +66,10 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     with progress.step(f"open {model}"):
         source = open_source(model, options.dtype)
     with progress.step("trace"):
-        traced = source.trace()
-    weights = program_weights(traced.program)
-    formats = source.block_formats(traced.program)
+        entries = source.trace()
     with progress.step("import"):
-        imported = import_program(
-            traced.program,
-            weights_file.plan(weights),
-            options,
-            weight_formats(weights, formats),
-            traced.decomposed,
-        )
+        program = import_programs(entries, source.block_formats, options)
+    imported, weights, formats = program.module, program.weights, program.formats
     if options.stop_after:
         with progress.step(f"run the phases up to {options.stop_after}"):
             text = compiler.text_after(
@@ -123,11 +122,69 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
             "runtime": runtime,
             "tokenizer": tokenizer,
             "weights": {"file": WEIGHTS, "bytes": layout.size, "tensors": len(layout.specs)},
-            "entries": [_describe_entry(imported.args, layout, traced, packings)],
+            "entries": [
+                _describe_entry(name, imported.functions[name].args, layout, traced, packings)
+                for name, traced in entries.items()
+            ],
         }
         (stage / HEADER).write_text(header.render(record))
         (stage / MANIFEST).write_text(manifest.dump(record))
     progress.line(f"  {output}: built in {sum(progress.seconds.values()):.1f} s")
+
+
+@dataclass(frozen=True)
+class Program:
+    """All entry points as one module, with the weights that they take, each once.
+
+    formats: of the weights to store quantised, their block formats.
+    """
+
+    module: ImportedModule
+    weights: list[TensorSpec]
+    formats: dict[str, str]
+
+
+def import_programs(
+    entries: dict[str, Traced],
+    block_formats: Callable[[ExportedProgram], dict[str, str]],
+    options: BuildOptions,
+) -> Program:
+    """Import traced entry points, whose weights are stored in the formats that a Source chooses.
+
+    Raises BundleError that names every operator that cannot be compiled.
+    """
+    written = states(entries)
+    weights: dict[str, TensorSpec] = {}
+    formats: dict[str, str] = {}
+    for traced in entries.values():
+        for spec in program_weights(traced.program):
+            weights.setdefault(spec.name, spec)
+        for name, chosen in block_formats(traced.program).items():
+            # The finer one: what an embedding looks up is kept at 8 bits by all.
+            formats[name] = max(chosen, formats.get(name, chosen), key=lambda f: FORMATS[f][0])
+    kinds = weight_formats(list(weights.values()), formats)
+    offsets = weights_file.plan(list(weights.values())).offsets
+    builder = ModuleBuilder()
+    missing: dict[str, None] = {}
+    for name, traced in entries.items():
+        try:
+            with warnings.catch_warnings():
+                ignore_torchs_own_warnings()
+                add_exported_program(
+                    builder,
+                    traced.program,
+                    name=name,
+                    weight_offsets=offsets,
+                    weight_formats=kinds,
+                    primary_dialect=options.primary_dialect,
+                    decomposed=traced.decomposed,
+                    states=written,
+                )
+        except UnsupportedOpsError as error:
+            missing |= dict.fromkeys(str(op) for op in error.missing)
+    if missing:
+        raise BundleError(f"the model has ops that cannot be compiled: {'; '.join(missing)}")
+    return Program(builder.finish(), list(weights.values()), formats)
 
 
 def program_weights(program: ExportedProgram) -> list[TensorSpec]:
@@ -136,7 +193,7 @@ def program_weights(program: ExportedProgram) -> list[TensorSpec]:
     specs = {}
     for spec in program.graph_signature.input_specs:
         value = fakes.get(spec.arg.name)
-        if spec.kind in _WEIGHT_KINDS and spec.target and isinstance(value, torch.Tensor):
+        if spec.kind in WEIGHT_KINDS and spec.target and isinstance(value, torch.Tensor):
             shape = tuple(int(size) for size in value.shape)
             specs[spec.target] = TensorSpec(spec.target, shape, value.dtype)
     return list(specs.values())
@@ -154,29 +211,6 @@ def weight_formats(weights: list[TensorSpec], blocks: dict[str, str]) -> dict[st
     """The format of each matrix, by name: of `blocks`, where it is in there, else plain floats."""
     matrices = (spec for spec in weights if len(spec.shape) == 2 and spec.dtype.is_floating_point)
     return {spec.name: panels.PLAIN for spec in matrices} | blocks
-
-
-def import_program(
-    program: ExportedProgram,
-    layout: Layout,
-    options: BuildOptions,
-    formats: dict[str, str] | None = None,
-    decomposed: bool = False,
-) -> ImportedModule:
-    try:
-        with warnings.catch_warnings():
-            ignore_torchs_own_warnings()
-            return import_exported_program(
-                program,
-                name=ENTRY,
-                weight_offsets=layout.offsets,
-                weight_formats=formats,
-                primary_dialect=options.primary_dialect,
-                decomposed=decomposed,
-            )
-    except UnsupportedOpsError as error:
-        ops = "; ".join(str(op) for op in error.missing)
-        raise BundleError(f"the model has ops that cannot be compiled: {ops}") from error
 
 
 def _check_space(output: Path, size: int) -> None:
@@ -220,6 +254,7 @@ def _describe(source: Source, build_id: str, target: Any) -> dict[str, Any]:
 
 
 def _describe_entry(
+    entry: str,
     arguments: list[ArgInfo],
     layout: Layout,
     traced: Traced,
@@ -241,8 +276,8 @@ def _describe_entry(
         if record["kind"] == "state" and record["name"] in layout.offsets:
             record["initial"] = layout.offsets[record["name"]]
     return {
-        "name": ENTRY,
-        "symbol": ENTRY,
-        "workspace_symbol": f"{ENTRY}_workspace_size",
+        "name": entry,
+        "symbol": entry,
+        "workspace_symbol": f"{entry}_workspace_size",
         "arguments": records,
     }

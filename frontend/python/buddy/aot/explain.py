@@ -6,11 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from buddy.aot import compiler, remarks, weights_file
-from buddy.aot.bundle import BuildOptions, import_program, program_weights, weight_formats
+from buddy.aot import compiler, remarks
+from buddy.aot.bundle import BuildOptions, import_programs
 from buddy.aot.plots import check_plot
 from buddy.aot.source import open_source
 from buddy.aot.tables import aligned
+from buddy.importer import FunctionInfo
 
 
 def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
@@ -22,17 +23,11 @@ def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
         check_plot(plot)
     info = compiler.target_info(options.target)
     source = open_source(model, options.dtype)
-    traced = source.trace()
-    program = traced.program
-    weights = program_weights(program)
-    layout = weights_file.plan(weights)
-    formats = weight_formats(weights, source.block_formats(program))
-    imported = import_program(program, layout, options, formats, traced.decomposed)
+    imported = import_programs(source.trace(), source.block_formats, options).module
     counts, places = _operations(imported.bytecode)
     rows = [("count", "operation", "first from")]
     rows += [(str(count), name, places[name]) for name, count in counts.most_common()]
-    kinds = Counter(arg.kind for arg in imported.args)
-    summary = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    summary = "; ".join(_arguments(name, info) for name, info in imported.functions.items())
     told = compiler.remarks_of(imported.bytecode, info, options.dump_phases_to, options.activations)
     if plot is not None:
         from buddy.aot.arena_plot import draw
@@ -42,8 +37,13 @@ def explain(model: str, options: BuildOptions, plot: Path | None = None) -> str:
     return "\n".join(head) + "\n\n" + remarks.text(told)
 
 
+def _arguments(name: str, info: FunctionInfo) -> str:
+    kinds = Counter(arg.kind for arg in info.args)
+    return f"{name} of " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
 def _operations(bytecode: bytes) -> tuple[Counter[str], dict[str, str]]:
-    """How often each operation occurs in the entry's body, and the first source line."""
+    """How often each operation occurs in the entries' bodies, and the first source line."""
     from mlir import ir
 
     counts: Counter[str] = Counter()

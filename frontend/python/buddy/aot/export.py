@@ -20,6 +20,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
+# The name of a model's entry point where there is only one.
+ENTRY = "forward"
 # How torch.export words an assertion that it derived by itself.
 _DERIVED = "Runtime assertion failed for expression"
 
@@ -55,6 +57,37 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any =
     _tidy_assertions(program, _describe_symbols(inputs))
     names = _name_symbols(inputs, module, args, dynamic_shapes)
     return Traced(program, names, _output_names(program))
+
+
+def from_program(program: ExportedProgram) -> Traced:
+    """The same of a program that somebody has exported.  It is changed in place.
+
+    Symbols are named after where the caller finds them; weights become row-major.
+    """
+    inputs = _user_inputs(program)
+    places = _describe_symbols(inputs)
+    _tidy_assertions(program, places)
+    _make_contiguous(program)
+    names = {str(symbol): _place_name(str(place)) for symbol, place in places.items()}
+    return Traced(program, names, _output_names(program))
+
+
+def _place_name(place: str) -> str:
+    """`tokens.shape[0]` as a name: `tokens_size_0`."""
+    return place.replace(".shape[", "_size_").rstrip("]")
+
+
+def _make_contiguous(program: ExportedProgram) -> None:
+    """Lay weights out as bundles store them.  No operator needs another layout of them."""
+    for table in (program.state_dict, program.constants):
+        for name, value in table.items():
+            if isinstance(value, torch.Tensor) and not value.is_contiguous():
+                table[name] = value.contiguous()
+    kept = {spec.arg.name for spec in program.graph_signature.input_specs if spec.target}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.name in kept and isinstance(value, torch.Tensor) and not value.is_contiguous():
+            node.meta["val"] = value.contiguous()
 
 
 @contextlib.contextmanager

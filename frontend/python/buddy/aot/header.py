@@ -67,7 +67,7 @@ def render(manifest: dict[str, Any]) -> str:
     """The header's text."""
     entries = manifest["entries"]
     groups = {entry["name"]: _group(entry["arguments"]) for entry in entries}
-    states = {g.name: g for entry in groups.values() for g in entry if g.kind == "state"}
+    states = _states([group for entry in groups.values() for group in entry])
     state_symbols = _symbols(list(states.values()))
     lines = [
         f"//===- model.h - {printable(manifest['name'])} -*- C++ -*-===//",
@@ -102,6 +102,20 @@ def render(manifest: dict[str, Any]) -> str:
     lines += _model_class(manifest, groups, list(states.values()), state_symbols)
     lines += ["} // namespace buddy::model", "", "#endif // BUDDY_MODEL_H", ""]
     return "\n".join(lines)
+
+
+def _states(groups: list[_Group]) -> dict[str, _Group]:
+    """What all entries read or update in place, each once; a name means one thing in all."""
+    states: dict[str, _Group] = {}
+    for group in groups:
+        if group.kind != "state":
+            continue
+        if states.setdefault(group.name, group).type != group.type:
+            raise BundleError(
+                f"state '{group.name}' is {states[group.name].type} in one entry point and "
+                f"{group.type} in another; give one of them another name"
+            )
+    return states
 
 
 def _constants(manifest: dict[str, Any]) -> list[str]:
@@ -187,8 +201,9 @@ def _model_class(
     ]
     if states:
         lines += _state_method(states, state_symbols)
+    several = len(manifest["entries"]) > 1
     for entry in manifest["entries"]:
-        lines += _entry_method(entry, groups[entry["name"]])
+        lines += _entry_method(entry, groups[entry["name"]], several)
     lines += [
         "private:",
         "  explicit Model(Weights weights) : weights(std::move(weights)) {}",
@@ -231,11 +246,11 @@ def _state_method(states: list[_Group], symbols: list[str]) -> list[str]:
     return [*lines, "    return state;", "  }", ""]
 
 
-def _entry_method(entry: dict[str, Any], groups: list[_Group]) -> list[str]:
+def _entry_method(entry: dict[str, Any], groups: list[_Group], several: bool) -> list[str]:
     lines = []
     for group in groups:
         if group.kind == "output":
-            lines += _shape_method(group)
+            lines += _shape_method(group, f"{_identifier(entry['name'])}_" if several else "")
     # Inputs and sizes, then the state, then outputs, each in the order of the C function.
     given, results = ["Context &ctx"], []
     arguments = ["ctx"]
@@ -271,8 +286,11 @@ def _entry_method(entry: dict[str, Any], groups: list[_Group]) -> list[str]:
     return lines
 
 
-def _shape_method(group: _Group) -> list[str]:
-    """A function that computes an output's shape, if C++ can say its expressions."""
+def _shape_method(group: _Group, prefix: str) -> list[str]:
+    """A function that computes an output's shape, if C++ can say its expressions.
+
+    prefix: the entry point's name, where there are several.
+    """
     sizes = []
     for size in group.shape:
         text = str(size).replace("//", "/")  # sizes are not negative
@@ -284,7 +302,7 @@ def _shape_method(group: _Group) -> list[str]:
     parameters = ", ".join(f"int64_t {symbol}" for symbol in _symbols([group]))
     return [
         f"  /// The shape that `{group.name}` must have.",
-        f"  static std::array<int64_t, {len(sizes)}> {group.name}Shape({parameters}) {{",
+        f"  static std::array<int64_t, {len(sizes)}> {prefix}{group.name}Shape({parameters}) {{",
         f"    return {{{', '.join(sizes)}}};",
         "  }",
         "",

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from buddy.aot import blocks
 from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.errors import BundleError
-from buddy.aot.export import Traced
+from buddy.aot.export import ENTRY, Traced
 from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, token_ids, trace
 from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
@@ -101,8 +101,8 @@ class HuggingFaceSource:
             origin={"format": "huggingface", "directory": path.resolve().name},
         )
 
-    def trace(self) -> Traced:
-        return trace(self.model)
+    def trace(self) -> dict[str, Traced]:
+        return {ENTRY: trace(self.model)}
 
     def load(self, name: str) -> torch.Tensor:
         if name == "rope_inv_freq":

@@ -73,11 +73,16 @@ def descriptor(tensor: torch.Tensor) -> ctypes.Structure:
 
 
 class BundleLibrary:
-    """A loaded bundle; one call at a time."""
+    """An entry point of a bundle (the first, if not named), loaded; one call at a time."""
 
-    def __init__(self, bundle: Path, threads: int) -> None:
+    def __init__(self, bundle: Path, threads: int, entry_name: str | None = None) -> None:
         self.manifest = manifest.read(bundle)
-        entry = self.manifest["entries"][0]
+        entries = self.manifest["entries"]
+        found = [entry for entry in entries if entry_name in (None, entry["name"])]
+        if not found:
+            names = ", ".join(entry["name"] for entry in entries)
+            raise BundleError(f"{bundle}: no entry point '{entry_name}'; there are {names}")
+        entry = found[0]
         self._arguments = [a for a in entry["arguments"] if a["kind"] != "weight"]
         self._library = ctypes.CDLL(str((bundle / self.manifest["library"]).resolve()))
         self._entry = getattr(self._library, entry["symbol"])

@@ -38,8 +38,8 @@ class Source(Protocol):
 
     description: Description
 
-    def trace(self) -> Traced:
-        """Trace the entry point."""
+    def trace(self) -> dict[str, Traced]:
+        """Trace the entry points, by name; a weight has one name in all of them."""
 
     def load(self, name: str) -> torch.Tensor:
         """The value of one weight, by its fully qualified name in the traced module."""
@@ -55,12 +55,17 @@ class Source(Protocol):
 
 
 def open_source(model: str, dtype: str) -> Source:
-    """Open MODEL: a Hugging Face directory, a GGUF file or `package.module:factory`."""
+    """Open MODEL: a Hugging Face directory, a GGUF file, what `torch.export.save` wrote (.pt2) or
+    `package.module:factory`."""
     path = Path(model)
     if path.is_dir():
         from buddy.aot.huggingface import HuggingFaceSource
 
         return HuggingFaceSource(path, dtype)
+    if path.suffix == ".pt2":
+        from buddy.aot.factory import SavedProgramSource
+
+        return SavedProgramSource(path, dtype)
     if path.exists() or path.suffix == ".gguf":
         from buddy.aot.gguf_source import GGUFSource
 
@@ -70,6 +75,6 @@ def open_source(model: str, dtype: str) -> Source:
 
         return FactorySource(model, dtype)
     raise BundleError(
-        f"{model}: no such model; expected a Hugging Face directory, a GGUF file or "
+        f"{model}: no such model; expected a Hugging Face directory, a GGUF file, a .pt2 file or "
         "package.module:factory"
     )

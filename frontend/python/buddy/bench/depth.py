@@ -14,10 +14,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from torch.export import ExportedProgram
+
 from buddy.aot import compiler, weights_file
 from buddy.aot.blocks import FORMATS
-from buddy.aot.bundle import BuildOptions, import_program, program_weights, weight_formats
+from buddy.aot.bundle import BuildOptions, import_programs
 from buddy.aot.errors import BundleError
+from buddy.aot.export import ENTRY
 from buddy.aot.llama_source import make_fake, trace
 from buddy.aot.quantized import block_formats
 from buddy.aot.source import open_source
@@ -74,13 +77,12 @@ def _import(config: LlamaConfig, dtype: str) -> tuple[bytes, dict[str, int]]:
     """The module, and the places of its weights in a file."""
     # Any number of tensors is there.
     traced = trace(make_fake(Path(), config, config.layers))
-    program = traced.program
-    weights = program_weights(program)
-    layout = weights_file.plan(weights)
-    blocks = block_formats(program, dtype) if dtype in FORMATS else {}
-    formats = weight_formats(weights, blocks)
-    imported = import_program(program, layout, BuildOptions(), formats, traced.decomposed)
-    return imported.bytecode, layout.offsets
+
+    def formats(program: ExportedProgram) -> dict[str, str]:
+        return block_formats(program, dtype) if dtype in FORMATS else {}
+
+    program = import_programs({ENTRY: traced}, formats, BuildOptions())
+    return program.module.bytecode, weights_file.plan(program.weights).offsets
 
 
 def _cpu_seconds() -> float:

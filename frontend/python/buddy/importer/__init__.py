@@ -12,7 +12,7 @@ from .builder import Builder
 from .custom_ops import LoweringError, register_lowering
 from .decomposition import decompositions
 from .errors import ImportGraphError, MissingOp, Unsupported, UnsupportedOpsError
-from .export import import_exported_program
+from .export import add_exported_program, import_exported_program
 from .fx_passes import prepare_fx
 from .module import ImportedModule, ModuleBuilder, import_graph
 from .registry import lowers, supported
@@ -33,6 +33,7 @@ __all__ = [
     "Tensor",
     "Unsupported",
     "UnsupportedOpsError",
+    "add_exported_program",
     "decompositions",
     "import_exported_program",
     "import_graph",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import sympy
@@ -67,8 +67,12 @@ def add_exported_program(
     weight_formats: Mapping[str, str] | None = None,
     primary_dialect: Dialect = "linalg",
     decomposed: bool = False,
+    states: Collection[str] = (),
 ) -> None:
-    """Add a program as an entry point of a module; see `import_exported_program`."""
+    """Add a program as an entry point of a module; see `import_exported_program`.
+
+    states: buffers and inputs that are a state here too, as another entry point writes them.
+    """
     if not decomposed:
         ep = ep.run_decompositions(decompositions())
     if any(spec.kind is OutputKind.TOKEN for spec in ep.graph_signature.output_specs):
@@ -94,11 +98,13 @@ def add_exported_program(
             kind = "size" if isinstance(meta, torch.SymInt) else "constant"
         elif not isinstance(meta, torch.Tensor):
             kind = "constant"
+        elif arg_name in states:
+            kind = "state"
         elif spec.kind not in _WEIGHTS:
             kind = "input"
         else:
             kind = "state" if arg_name in mutations.values() else "weight"
-        offset = offsets.pop(arg_name, None) if kind == "weight" else None
+        offset = offsets.get(arg_name) if kind == "weight" else None
         block_format = (weight_formats or {}).get(arg_name) if kind == "weight" else None
         args.append(ArgSpec(arg_name, kind, meta, offset, block_format))
     builder.add_function(

@@ -8,6 +8,7 @@
 //
 // A layer's function is called with many weights, and its argument is packed
 // for all of them or for none: values that flow into one another are one class.
+// So are the arguments of one name of several entries: the file holds it once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -172,6 +173,7 @@ struct PackWeights : buddy::impl::PackWeightsBase<PackWeights> {
     SymbolTable symbols(module);
     module.walk(
         [&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
+    llvm::StringMap<Value> named;
     for (auto entry : module.getOps<func::FuncOp>())
       for (BlockArgument argument : entry.getArguments()) {
         auto format = entry.getArgAttrOfType<StringAttr>(
@@ -182,6 +184,11 @@ struct PackWeights : buddy::impl::PackWeightsBase<PackWeights> {
         values.insert(argument);
         classes.insert(argument.getAsOpaquePointer());
         roots[argument] = {format.getValue(), type};
+        auto name = entry.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                       kNameAttr);
+        if (name)
+          join(named.try_emplace(name.getValue(), argument).first->second,
+               argument);
         entry.removeArgAttr(argument.getArgNumber(), kFormatAttr);
       }
     for (size_t i = 0; i < values.size(); ++i) { // Grows as uses are followed.
