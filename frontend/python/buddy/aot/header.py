@@ -44,7 +44,7 @@ class _Group:
 
     @property
     def shape(self) -> list[int | str]:
-        return self.arguments[0]["shape"]
+        return self.arguments[0].get("shape", [])
 
     @property
     def memref(self) -> str:
@@ -249,7 +249,8 @@ def _state_method(states: list[_Group], symbols: list[str]) -> list[str]:
 def _entry_method(entry: dict[str, Any], groups: list[_Group], several: bool) -> list[str]:
     lines = []
     for group in groups:
-        if group.kind == "output":
+        is_fixed = all(isinstance(size, int) for size in group.shape)
+        if group.kind == "output" or (group.kind == "input" and is_fixed):
             lines += _shape_method(group, f"{_identifier(entry['name'])}_" if several else "")
     # Inputs and sizes, then the state, then outputs, each in the order of the C function.
     given, results = ["Context &ctx"], []
