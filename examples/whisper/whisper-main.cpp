@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <getopt.h>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -142,6 +143,7 @@ public:
                      options.translate ? tokens.translate : tokens.transcribe,
                      tokens.noTimes};
     auto decoder = text.streamDecoder();
+    isFirst = true;
     int64_t capacity = state.self_k[0].size(1);
     int64_t position = 0;
     for (Tokens fresh = prompt;
@@ -186,7 +188,13 @@ private:
     return *spoken;
   }
 
-  static void print(const std::string &piece) {
+  /// Words bring the space before them; the first needs none.
+  void print(std::string piece) {
+    if (isFirst && !piece.empty()) {
+      isFirst = false;
+      if (piece[0] == ' ')
+        piece.erase(0, 1);
+    }
     if (!(std::cout << piece << std::flush))
       throw buddy::Error(BUDDY_E_IO, "cannot write to standard output");
   }
@@ -199,6 +207,7 @@ private:
   buddy::model::State state;
   buddy::MemRef<float, 1> logits;
   std::optional<int64_t> spoken;
+  bool isFirst = true;
 };
 
 static void run(const Options &options) {
@@ -212,8 +221,8 @@ static void run(const Options &options) {
     std::fill_n(window.data(), window.size(0), 0.0f);
     std::copy_n(&sound[at], count, window.data());
     writer.write(window);
+    std::cout << "\n";
   }
-  std::cout << "\n";
 }
 
 int main(int argc, char **argv) {

@@ -5,7 +5,7 @@
 
 `factory()` makes them of the folder that the environment variable WHISPER_MODEL names: what
 `save_pretrained` writes of a WhisperForConditionalGeneration (config.json, model.safetensors,
-generation_config.json).
+generation_config.json); without it, of OpenAI's Whisper base as two Python packages bring it.
 
 Sources: Radford et al., "Robust Speech Recognition via Large-Scale Weak Supervision", 2022; the
 mel scale is Slaney's (Auditory Toolbox, 1998).  Modules are named as in Hugging Face's checkpoints.
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import buddy.ops  # noqa: F401  (torch.ops.buddy.attention)
 import torch
 import torch.nn.functional as F
 from safetensors import safe_open
@@ -202,7 +203,7 @@ class Whisper(nn.Module):
             self.register_buffer(name, value, persistent=False)
 
     def spectrogram(self, samples: torch.Tensor) -> torch.Tensor:
-        """Logarithms of the energies in mel bands, [mels, samples / HOP], scaled to about -1 … 1."""
+        """Logarithms of energies in mel bands, [mels, samples / HOP], scaled to about -1 … 1."""
         padded = F.pad(samples[None], (FFT // 2, FFT // 2), mode="reflect")[0]
         frames = padded.unfold(0, FFT, HOP)[:-1] * self.window
         spectrum = torch.view_as_real(torch.fft.rfft(frames))
@@ -300,6 +301,8 @@ def load(folder: Path) -> Whisper:
 def factory() -> dict[str, tuple[Any, ...]]:
     """What `buddy build whisper_model:factory` compiles."""
     folder = os.environ.get(MODEL_VARIABLE)
-    if not folder:
-        raise ValueError(f"set {MODEL_VARIABLE} to the folder of the model")
-    return entries(load(Path(folder)))
+    if folder:
+        return entries(load(Path(folder)))
+    from ctranslate2_model import load_packages
+
+    return entries(load_packages())

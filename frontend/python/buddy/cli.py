@@ -99,6 +99,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=PHASES,
         help="write the module after this phase to the file -o names, and no bundle",
     )
+    build.add_argument(
+        "--tokenizer",
+        metavar="PATH",
+        type=Path,
+        help="put this tokenizer.json, tokenizer.model or vocab.txt, or those in this folder, into "
+        "the bundle",
+    )
     build.add_argument("-q", "--quiet", action="store_true", help="no progress lines")
     build.set_defaults(function=_build)
 
@@ -161,6 +168,7 @@ def _build(args: argparse.Namespace) -> None:
         opt_level=args.opt_level,
         dump_phases_to=args.dump_phases_to,
         stop_after=args.stop_after,
+        tokenizer=args.tokenizer,
         quiet=args.quiet,
     )
     build(args.model, args.output, options)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from buddy.aot.bundle import BuildOptions, build
 from buddy.aot.entries import share_weights, states
 from buddy.aot.errors import BundleError
-from buddy.aot.export import export
+from buddy.aot.export import Traced, decompose, export
 from buddy.aot.factory import FactorySource
 from buddy.aot.library import BundleLibrary
 from torch import nn
@@ -114,9 +115,7 @@ def test_an_exported_program(tmp_path: Path, saved: bool) -> None:
     """From a factory or from a file; weights that are not row-major become so."""
     linear = nn.Linear(5, 7)
     linear.weight.data = torch.randn(5, 7).t()
-    program = torch.export.export(
-        linear, (torch.randn(4, 5),), dynamic_shapes=({0: Dim.DYNAMIC},)
-    )
+    program = torch.export.export(linear, (torch.randn(4, 5),), dynamic_shapes=({0: Dim.DYNAMIC},))
     path = tmp_path / "linear.pt2"
     torch.export.save(program, path)
     out = tmp_path / "out"
@@ -154,6 +153,10 @@ def test_a_bad_dict(name: str, message: str) -> None:
         FactorySource(f"user_pair:{name}", "f32")
 
 
+def traced(module: nn.Module, inputs: tuple[Any, ...], shapes: Any = None) -> Traced:
+    return decompose(export(module, inputs, shapes))
+
+
 class Counter(nn.Module):
     def __init__(self, size: int = 2) -> None:
         super().__init__()
@@ -167,7 +170,7 @@ class Counter(nn.Module):
 
 def test_counters_that_start_alike_stay_two() -> None:
     """Equal constants are one; equal states of two modules are not."""
-    entries = {name: export(Counter(), (torch.zeros(2),)) for name in ("a", "b")}
+    entries = {name: traced(Counter(), (torch.zeros(2),)) for name in ("a", "b")}
     values = share_weights(entries)
     assert sorted(values) == ["b.count", "count", "step"]
     assert states(entries) == {"count", "b.count"}
@@ -176,7 +179,7 @@ def test_counters_that_start_alike_stay_two() -> None:
 def test_other_constants_of_one_name_stay_two() -> None:
     second = Counter()
     second.step += 1
-    entries = {"a": export(Counter(), (torch.zeros(2),)), "b": export(second, (torch.zeros(2),))}
+    entries = {"a": traced(Counter(), (torch.zeros(2),)), "b": traced(second, (torch.zeros(2),))}
     assert sorted(share_weights(entries)) == ["b.count", "b.step", "count", "step"]
 
 
@@ -187,17 +190,55 @@ class Writes(nn.Module):
 
 
 def test_states_that_disagree() -> None:
-    def entry(rows: int) -> object:
-        return export(Writes(), (torch.zeros(rows, 4), torch.zeros(4)))
+    def entry(rows: int) -> Traced:
+        return traced(Writes(), (torch.zeros(rows, 4), torch.zeros(4)))
 
     with pytest.raises(BundleError, match=r"state 'cache' is float32 \[2, 4\] in entry 'a' and"):
-        states({"a": entry(2), "b": entry(3)})  # type: ignore[dict-item]
-    assert states({"a": entry(2), "b": entry(2)}) == {"cache"}  # type: ignore[dict-item]
+        states({"a": entry(2), "b": entry(3)})
+    assert states({"a": entry(2), "b": entry(2)}) == {"cache"}
 
 
 def test_dynamic_states_agree() -> None:
     rows = Dim("rows")
     shapes = {"cache": {0: rows}, "x": None}
     inputs = (torch.zeros(3, 4), torch.zeros(4))
-    dynamic = export(Writes(), inputs, shapes)
-    assert states({"a": dynamic, "b": export(Writes(), inputs)}) == {"cache"}
+    dynamic = traced(Writes(), inputs, shapes)
+    assert states({"a": dynamic, "b": traced(Writes(), inputs)}) == {"cache"}
+
+
+def test_a_tokenizer_beside_a_module(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_text("not copied")
+    for given in (tmp_path, tmp_path / "tokenizer.json"):
+        out = tmp_path / f"bundle-{given.name}"
+        build("user_pair:exported", out, BuildOptions(tokenizer=given, quiet=True))
+        assert (out / "tokenizer.json").read_text() == "{}"
+        record = json.loads((out / "manifest.json").read_text())
+        assert record["tokenizer"] == ["tokenizer.json"]
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_bad_tokenizer(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(BundleError, match=r"no tokenizer\.json|not valid JSON"):
+        options = BuildOptions(tokenizer=tmp_path, quiet=True)
+        build("user_pair:exported", tmp_path / "out", options)
+    assert not (tmp_path / "out").exists()
+
+
+class Append(nn.Module):
+    def forward(self, cache: torch.Tensor, x: torch.Tensor, position: int) -> torch.Tensor:
+        count = x.shape[0]
+        torch._check(position >= 0)
+        torch._check(position + count <= 20)
+        cache.narrow(0, position, count).copy_(x)
+        return cache.narrow(0, 0, position + count).sum(0)
+
+
+def test_the_last_place_of_a_cache_can_be_written() -> None:
+    """A bound of a position holds for one row, which the tracer does not assume by itself."""
+    shapes = {"cache": None, "x": {0: Dim("count", min=1, max=20)}, "position": Dim.DYNAMIC}
+    program = traced(Append(), (torch.zeros(20, 4), torch.ones(3, 4), 2), shapes).program
+    bounds = {str(b.upper) for b in program.range_constraints.values()}
+    assert bounds == {"19", "20"}

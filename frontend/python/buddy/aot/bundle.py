@@ -27,6 +27,7 @@ from buddy.aot.export import Traced, ignore_torchs_own_warnings
 from buddy.aot.progress import Progress
 from buddy.aot.source import Source, open_source
 from buddy.aot.staging import MANIFEST, check_replaceable, staged
+from buddy.aot.tokenizer import copy_tokenizer
 from buddy.aot.weights_file import Layout, TensorSpec
 from buddy.importer import (
     ArgInfo,
@@ -52,6 +53,7 @@ class BuildOptions:
     opt_level: int = 3
     dump_phases_to: Path | None = None
     stop_after: str | None = None
+    tokenizer: Path | None = None  # a folder or a file; None: the model's own
     quiet: bool = False
 
 
@@ -100,7 +102,11 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     with staged(output) as stage:
         with progress.step(f"write {layout.size / 1e6:.0f} MB of weights"):
             build_id = weights_file.write(stage / WEIGHTS, layout, load)
-        tokenizer = source.write_tokenizer(stage)
+        tokenizer = (
+            copy_tokenizer(options.tokenizer, stage)
+            if options.tokenizer
+            else source.write_tokenizer(stage)
+        )
         with progress.step("generate code"):
             compilation.finish(
                 stage / LIBRARY,

@@ -12,13 +12,16 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 import torch
+import torch.fx.experimental._config
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
+
+from buddy.importer import decompositions
 
 # The name of a model's entry point where there is only one.
 ENTRY = "forward"
@@ -44,7 +47,12 @@ class Traced:
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:
     """Trace `module`, which may be made of FakeTensors; its weights' values are not read."""
-    with torch.no_grad(), warnings.catch_warnings(), _no_traces_of_errors():
+    # Otherwise the tracer takes sizes to be at least 2, and derives bounds of other values from it:
+    # of a position in a cache of 20 that it is at most 18.
+    sizes = torch.fx.experimental._config.patch(  # type: ignore[attr-defined]
+        backed_size_oblivious=True
+    )
+    with torch.no_grad(), warnings.catch_warnings(), _no_traces_of_errors(), sizes:
         ignore_torchs_own_warnings()
         program = torch.export.export(
             module,
@@ -72,6 +80,14 @@ def from_program(program: ExportedProgram) -> Traced:
     return Traced(program, names, _output_names(program))
 
 
+def decompose(traced: Traced) -> Traced:
+    """Take the operators apart as the importer wants; only then the program says what it writes."""
+    with warnings.catch_warnings():
+        ignore_torchs_own_warnings()
+        program = traced.program.run_decompositions(decompositions())
+    return replace(traced, program=program, decomposed=True)
+
+
 def _place_name(place: str) -> str:
     """`tokens.shape[0]` as a name: `tokens_size_0`."""
     return place.replace(".shape[", "_size_").rstrip("]")
@@ -81,7 +97,9 @@ def _make_contiguous(program: ExportedProgram) -> None:
     """Lay weights out as bundles store them.  No operator needs another layout of them."""
     for table in (program.state_dict, program.constants):
         for name, value in table.items():
-            if isinstance(value, torch.Tensor) and not value.is_contiguous():
+            if isinstance(value, torch.nn.Parameter) and not value.is_contiguous():
+                table[name] = torch.nn.Parameter(value.detach().contiguous(), value.requires_grad)
+            elif isinstance(value, torch.Tensor) and not value.is_contiguous():
                 table[name] = value.contiguous()
     kept = {spec.arg.name for spec in program.graph_signature.input_specs if spec.target}
     for node in program.graph.nodes:

@@ -22,7 +22,7 @@ from buddy.aot import blocks
 from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.entries import rename_weights, share_weights
 from buddy.aot.errors import BundleError
-from buddy.aot.export import ENTRY, Traced, export, from_program
+from buddy.aot.export import ENTRY, Traced, decompose, export, from_program
 from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
 
@@ -61,7 +61,7 @@ class FactorySource:
         )
 
     def trace(self) -> dict[str, Traced]:
-        traced = {name: self._trace(name, entry) for name, entry in self._entries.items()}
+        traced = {n: decompose(self._trace(n, entry)) for n, entry in self._entries.items()}
         self._values = share_weights(traced)
         return traced
 
