@@ -17,7 +17,6 @@ from typing import Any
 
 import sympy
 import torch
-import torch.fx.experimental._config
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
@@ -47,12 +46,7 @@ class Traced:
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:
     """Trace `module`, which may be made of FakeTensors; its weights' values are not read."""
-    # Otherwise the tracer takes sizes to be at least 2, and derives bounds of other values from it:
-    # of a position in a cache of 20 that it is at most 18.
-    sizes = torch.fx.experimental._config.patch(  # type: ignore[attr-defined]
-        backed_size_oblivious=True
-    )
-    with torch.no_grad(), warnings.catch_warnings(), _no_traces_of_errors(), sizes:
+    with torch.no_grad(), warnings.catch_warnings(), _no_traces_of_errors():
         ignore_torchs_own_warnings()
         program = torch.export.export(
             module,

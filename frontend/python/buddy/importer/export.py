@@ -130,4 +130,51 @@ def _ranges(ep: torch.export.ExportedProgram) -> dict[sympy.Symbol, Range]:
             high = None
         if low is not None or high is not None:
             ranges[symbol] = (low, high)
+    assertions = _assertions(ep)
+    for symbol, (low, high) in list(ranges.items()):
+        if high is not None:
+            ranges[symbol] = (low, _widened(symbol, high, assertions, ranges))
     return ranges
+
+
+def _assertions(ep: torch.export.ExportedProgram) -> list[sympy.Le]:
+    """The inequalities that the program asserts, as `… <= …`."""
+    found = []
+    for node in ep.graph.nodes:
+        if node.target is torch.ops.aten._assert_scalar.default:
+            condition = node.args[0]
+            value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else condition
+            expression = value.node.expr if isinstance(value, torch.SymBool) else value
+            if isinstance(expression, sympy.Ge):
+                expression = sympy.Le(expression.rhs, expression.lhs, evaluate=False)
+            if isinstance(expression, sympy.Le):
+                found.append(expression)
+    return found
+
+
+def _widened(
+    symbol: sympy.Symbol,
+    high: int,
+    assertions: list[sympy.Le],
+    ranges: Mapping[sympy.Symbol, Range],
+) -> int:
+    """The upper bound that the assertions imply, where the tracer's is lower.
+
+    The tracer takes sizes to be at least 2, whatever their least value is said to be: of a position
+    in a cache of 20 it derives from `position + count <= 20` that it is at most 18.
+    """
+    bounds = []
+    for assertion in assertions:
+        excess = sympy.expand(assertion.lhs - assertion.rhs)
+        others = excess - symbol
+        if others.has(symbol):
+            continue
+        least = others
+        for other in others.free_symbols:
+            low = ranges.get(other, (None, None))[0]
+            if others.coeff(other) <= 0 or low is None:
+                break
+            least = least.subs(other, low)
+        if least.is_Integer:
+            bounds.append(-int(least))
+    return max(high, min(bounds)) if bounds else high
