@@ -18,6 +18,14 @@
 
 namespace buddy::text {
 
+/// What BERT does to text before it looks for words.
+struct BertNormalizerOptions {
+  bool cleanText = true;          ///< Control characters go, spaces become ' '.
+  bool handleChineseChars = true; ///< Spaces around each ideograph.
+  bool stripAccents = true;
+  bool lowercase = true;
+};
+
 /// Rewrites valid UTF-8 into valid UTF-8.
 class Normalizer {
 public:
@@ -29,6 +37,7 @@ public:
   explicit Normalizer(const nlohmann::json &spec);
 
   static Normalizer nfc();
+  static Normalizer bert(const BertNormalizerOptions &options);
 
   void apply(std::string &text) const {
     for (const auto &step : steps)
@@ -39,6 +48,7 @@ public:
 
 private:
   void add(const nlohmann::json &spec);
+  void addBert(const BertNormalizerOptions &options);
   std::vector<std::function<void(std::string &)>> steps;
 };
 
