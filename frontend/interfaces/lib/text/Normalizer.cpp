@@ -19,7 +19,7 @@ using namespace buddy::text;
 
 namespace {
 
-using Step = std::function<void(std::string &)>;
+using Step = std::function<bool(std::string &)>;
 
 Step unicodeForm(const char *data, UNormalization2Mode mode) {
   UErrorCode status = U_ZERO_ERROR;
@@ -33,7 +33,7 @@ Step unicodeForm(const char *data, UNormalization2Mode mode) {
     icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
     UErrorCode status = U_ZERO_ERROR;
     if (form->isNormalizedUTF8(piece, status) && U_SUCCESS(status))
-      return;
+      return false;
     std::string result;
     icu::StringByteSink<std::string> sink(&result);
     status = U_ZERO_ERROR;
@@ -42,6 +42,7 @@ Step unicodeForm(const char *data, UNormalization2Mode mode) {
       throw Error(BUDDY_E_ARGUMENT,
                   std::string("ICU cannot normalize: ") + u_errorName(status));
     text = std::move(result);
+    return false;
   };
 }
 
@@ -50,9 +51,14 @@ template <typename Function> Step mapCharacters(Function function) {
   return [function](std::string &text) {
     std::string result;
     result.reserve(text.size());
-    for (size_t at = 0; at < text.size();)
+    bool cutsFront = false;
+    for (size_t at = 0; at < text.size();) {
+      bool isFirst = at == 0;
       function(nextCodePoint(text, at), result);
+      cutsFront |= isFirst && result.empty();
+    }
     text = std::move(result);
+    return cutsFront;
   };
 }
 
@@ -147,6 +153,7 @@ Step strip(bool left, bool right) {
       end = previous;
     }
     text = text.substr(begin, end - begin);
+    return begin > 0;
   };
 }
 
@@ -215,7 +222,11 @@ void Normalizer::add(const nlohmann::json &spec) {
   } else if (type == "Precompiled") {
     auto map = std::make_shared<const CharsMap>(CharsMap::fromBase64(
         getString(spec, "precompiled_charsmap", owner), owner));
-    steps.push_back([map](std::string &text) { map->apply(text); });
+    steps.push_back([map](std::string &text) {
+      map->apply(text);
+      // What it cuts off counts as being there still.
+      return false;
+    });
   } else if (type == "Strip") {
     steps.push_back(strip(getBool(spec, "strip_left", false, owner),
                           getBool(spec, "strip_right", false, owner)));
@@ -226,19 +237,21 @@ void Normalizer::add(const nlohmann::json &spec) {
       for (char c : text)
         result += byteLevelCharacter(static_cast<unsigned char>(c));
       text = std::move(result);
+      return false;
     });
   } else if (type == "Prepend") {
     std::string prefix = getString(spec, "prepend", owner);
     steps.push_back([prefix](std::string &text) {
       if (!text.empty())
         text.insert(0, prefix);
+      return false;
     });
   } else if (type == "Replace") {
     auto pattern = std::make_shared<const Regex>(
         patternFromJson(fieldOrNull(spec, "pattern"), owner));
     std::string content = getString(spec, "content", owner);
     steps.push_back([pattern, content](std::string &text) {
-      replaceAll(text, *pattern, content);
+      return replaceAll(text, *pattern, content);
     });
   } else {
     failUnknown(kind, type);
@@ -256,12 +269,12 @@ Regex buddy::text::patternFromJson(const nlohmann::json &spec,
   failField(owner, "pattern");
 }
 
-void buddy::text::replaceAll(std::string &text, const Regex &pattern,
+bool buddy::text::replaceAll(std::string &text, const Regex &pattern,
                              std::string_view content) {
   std::vector<std::pair<size_t, size_t>> matches;
   pattern.findAll(text, matches);
   if (matches.empty())
-    return;
+    return false;
   std::string result;
   size_t from = 0;
   for (auto [begin, end] : matches) {
@@ -271,6 +284,7 @@ void buddy::text::replaceAll(std::string &text, const Regex &pattern,
   }
   result.append(text, from);
   text = std::move(result);
+  return content.empty() && matches[0].first == 0 && matches[0].second > 0;
 }
 
 namespace {

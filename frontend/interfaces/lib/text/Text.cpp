@@ -124,13 +124,14 @@ void Text::Impl::encode(std::string_view text, bool parseSpecial,
       continue;
     }
     std::string_view segment = outer.text;
+    bool isFirst = outer.isFirst;
     if (!normalizer.empty()) {
       std::string &copy = scratch.split.storage.emplace_back(segment);
-      normalizer.apply(copy);
+      isFirst &= !normalizer.apply(copy);
       segment = copy;
     }
     scratch.normalized.clear();
-    added.split(segment, outer.isFirst, /*useNormalized=*/true, parseSpecial,
+    added.split(segment, isFirst, /*useNormalized=*/true, parseSpecial,
                 scratch.normalized);
     for (const Segment &inner : scratch.normalized) {
       if (inner.token)
