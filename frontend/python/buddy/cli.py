@@ -91,6 +91,12 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", metavar="DIR", required=True, type=Path, help="the bundle to write"
     )
     _add_compile_options(build)
+    build.add_argument(
+        "--tokenizer",
+        metavar="DIR",
+        type=Path,
+        help="put the tokenizer of this Hugging Face directory into the bundle, not the model's own",
+    )
     build.add_argument("--threads", type=positive, help="threads of the build itself")
     build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)
     build.add_argument(
@@ -160,6 +166,7 @@ def _build(args: argparse.Namespace) -> None:
         opt_level=args.opt_level,
         dump_phases_to=args.dump_phases_to,
         stop_after=args.stop_after,
+        tokenizer=args.tokenizer,
         quiet=args.quiet,
     )
     build(args.model, args.output, options)

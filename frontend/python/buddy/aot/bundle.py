@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from buddy import __version__, panels
-from buddy.aot import blocks, compiler, header, manifest, weights_file
+from buddy.aot import blocks, compiler, header, manifest, tokenizer_files, weights_file
 from buddy.aot.cpu_features import required_features
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced, ignore_torchs_own_warnings
@@ -46,6 +46,7 @@ class BuildOptions:
     opt_level: int = 3
     dump_phases_to: Path | None = None
     stop_after: str | None = None
+    tokenizer: Path | None = None
     quiet: bool = False
 
 
@@ -57,6 +58,8 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
         torch.set_num_threads(options.threads)
     if not options.stop_after:
         check_replaceable(output)
+    if options.tokenizer:
+        tokenizer_files.find(options.tokenizer)
     with progress.step(f"open {model}"):
         source = open_source(model, options.dtype)
     with progress.step("trace"):
@@ -101,7 +104,10 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     with staged(output) as stage:
         with progress.step(f"write {layout.size / 1e6:.0f} MB of weights"):
             build_id = weights_file.write(stage / WEIGHTS, layout, load)
-        tokenizer = source.write_tokenizer(stage)
+        if options.tokenizer:
+            tokenizer = tokenizer_files.copy(options.tokenizer, stage)
+        else:
+            tokenizer = source.write_tokenizer(stage)
         with progress.step("generate code"):
             compilation.finish(
                 stage / LIBRARY,

@@ -5,9 +5,7 @@ Every key of config.json is either used, known not to bear on inference, or refu
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +13,16 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch.export import ExportedProgram
 
-from buddy.aot import blocks
+from buddy.aot import blocks, tokenizer_files
 from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.errors import BundleError
 from buddy.aot.export import Traced
+from buddy.aot.json_file import read_object
 from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, token_ids, trace
 from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
 from buddy.models.llama import LlamaConfig, RopeConfig
 
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "generation_config.json",
-)
 _USED_KEYS = {
     "architectures", "attention_bias", "bos_token_id", "eos_token_id", "head_dim", "hidden_act",
     "hidden_size", "intermediate_size", "max_position_embeddings", "mlp_bias", "model_type",
@@ -64,7 +54,7 @@ class HuggingFaceSource:
         if dtype == KEEP:
             raise BundleError(f"{path}: --dtype keep is for GGUF files; choose another")
         self._path, self._dtype = path, dtype
-        keys = _read_json(path / "config.json")
+        keys = read_object(path / "config.json")
         config = _read_config(path / "config.json", keys, dtype_of(dtype))
         self.config = config
         self._tensors = _open_tensors(path)
@@ -89,7 +79,7 @@ class HuggingFaceSource:
                     f"{', '.join(_FLOATS)} are supported"
                 )
         generation = path / "generation_config.json"
-        eos = (_read_json(generation) if os.path.lexists(generation) else {}).get("eos_token_id")
+        eos = (read_object(generation) if os.path.lexists(generation) else {}).get("eos_token_id")
         eos = keys.get("eos_token_id") if eos is None else eos
         bos = token_ids(path, "bos_token_id", keys.get("bos_token_id"), config.vocab)
         self.description = Description(
@@ -120,28 +110,7 @@ class HuggingFaceSource:
         return blocks.quantize(self.load(name).numpy(), format)
 
     def write_tokenizer(self, directory: Path) -> list[str]:
-        names = [name for name in _TOKENIZER_FILES if os.path.lexists(self._path / name)]
-        if not {"tokenizer.json", "tokenizer.model"} & set(names):
-            raise BundleError(
-                f"{self._path}: no tokenizer.json or tokenizer.model; a text model needs one"
-            )
-        for name in names:
-            if name.endswith(".json"):
-                _read_json(self._path / name)  # a damaged one is better found now
-            shutil.copyfile(self._path / name, directory / name)
-        return names
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise BundleError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise BundleError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise BundleError(f"{path}: expected a JSON object")
-    return value
+        return tokenizer_files.copy(self._path, directory)
 
 
 def _open_tensors(path: Path) -> dict[str, Any]:
@@ -152,7 +121,7 @@ def _open_tensors(path: Path) -> dict[str, Any]:
         return {name: file for name in file.keys()}
     if not index.exists():
         raise BundleError(f"{path}: no model.safetensors and no {index.name}")
-    placed = _read_json(index).get("weight_map")
+    placed = read_object(index).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(v, str) for v in placed.values()):
         raise BundleError(f"{index}: expected a 'weight_map' of tensor names to file names")
     outside = [name for name in placed.values() if Path(name).name != name]
