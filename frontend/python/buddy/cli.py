@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         "--tokenizer",
         metavar="DIR",
         type=Path,
-        help="put the tokenizer of this Hugging Face directory into the bundle, not the model's own",
+        help="carry the tokenizer of this Hugging Face directory, not the model's own",
     )
     build.add_argument("--threads", type=positive, help="threads of the build itself")
     build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)
