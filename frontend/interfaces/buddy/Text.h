@@ -1,9 +1,10 @@
 //===- Text.h - Tokenizers --------------------------------------*- C++ -*-===//
 //
 // Text turns text into token ids and back, driven by the model's own file:
-// tokenizer.json, tokenizer.model (SentencePiece) or the metadata of a GGUF.
-// Ids equal those of Hugging Face's `tokenizers` and of `sentencepiece`.  What
-// a file asks for and is not implemented is an error that names it.
+// tokenizer.json (BPE, WordPiece or Unigram), tokenizer.model (SentencePiece),
+// the metadata of a GGUF, or the vocab.txt of a BERT.  Ids equal those of
+// Hugging Face's `tokenizers` and of `sentencepiece`.  What a file asks for and
+// is not implemented is an error that names it.
 //
 // Truncation and padding that a tokenizer.json may ask for are not applied.
 //
@@ -29,6 +30,12 @@ namespace buddy {
 struct ChatMessage {
   std::string role; ///< "system", "user" or "assistant".
   std::string content;
+};
+
+/// Two texts as one sequence.
+struct TextPair {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> typeIds; ///< Which text each id belongs to, 0 or 1.
 };
 
 /// Decodes ids one at a time.  The parts that it returns, joined, are what
@@ -57,10 +64,11 @@ private:
 /// A tokenizer.  Thread-safe: any number of threads may encode and decode.
 class Text {
 public:
-  /// Opens a tokenizer.json, a SentencePiece model (*.model), a GGUF file, or a
-  /// folder that has tokenizer.json, tokenizer.model or tokenizer.gguf (looked
-  /// for in that order), with tokenizer_config.json and chat_template.jinja
-  /// beside them read if they are there.  Throws buddy::Error naming the file.
+  /// Opens a tokenizer.json, a SentencePiece model (*.model), a GGUF file, a
+  /// BERT's vocab.txt, or a folder that has tokenizer.json, tokenizer.model,
+  /// tokenizer.gguf or vocab.txt (looked for in that order), with
+  /// tokenizer_config.json and chat_template.jinja beside them read if they are
+  /// there.  Throws buddy::Error naming the file.
   static Text open(const std::string &path);
 
   Text(Text &&) noexcept;
@@ -73,6 +81,11 @@ public:
   /// Throws buddy::Error (BUDDY_E_ARGUMENT) if the text is not valid UTF-8.
   std::vector<int32_t> encode(std::string_view text, bool addSpecial = true,
                               bool parseSpecial = true) const;
+
+  /// Ids of two texts in the form that the model reads pairs in.  Throws
+  /// buddy::Error as `encode` does, and if the model's file has no such form.
+  TextPair encodePair(std::string_view first, std::string_view second,
+                      bool addSpecial = true, bool parseSpecial = true) const;
 
   /// Text of `ids`, always valid UTF-8.  `skipSpecial` leaves special tokens
   /// out.  Throws buddy::Error if an id is not in the vocabulary.

@@ -92,19 +92,19 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", metavar="DIR", required=True, type=Path, help="the bundle to write"
     )
     _add_compile_options(build)
+    build.add_argument(
+        "--tokenizer",
+        metavar="PATH",
+        type=Path,
+        help="put this tokenizer.json, tokenizer.model or vocab.txt, or those in this folder, into "
+        "the bundle, not the model's own",
+    )
     build.add_argument("--threads", type=positive, help="threads of the build itself")
     build.add_argument("-O", dest="opt_level", type=int, choices=range(4), default=3)
     build.add_argument(
         "--stop-after",
         choices=PHASES,
         help="write the module after this phase to the file -o names, and no bundle",
-    )
-    build.add_argument(
-        "--tokenizer",
-        metavar="PATH",
-        type=Path,
-        help="put this tokenizer.json, tokenizer.model or vocab.txt, or those in this folder, into "
-        "the bundle",
     )
     build.add_argument("-q", "--quiet", action="store_true", help="no progress lines")
     build.set_defaults(function=_build)

@@ -264,10 +264,10 @@ def test_invalid_utf8_is_an_error(make_driver, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "value", "message"),
     [
-        ("normalizer", {"type": "Nmt"}, "normalizer of type 'Nmt' is not supported"),
+        ("normalizer", {"type": "Magic"}, "normalizer of type 'Magic' is not supported"),
         ("pre_tokenizer", {"type": "UnicodeScripts"}, "pre-tokenizer of type 'UnicodeScripts'"),
         ("decoder", {"type": "CTC"}, "decoder of type 'CTC' is not supported"),
-        ("model", {"type": "WordPiece", "vocab": {}}, "model of type 'WordPiece'"),
+        ("model", {"type": "WordLevel", "vocab": {}}, "model of type 'WordLevel'"),
         ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}, "token 'b' is not in"),
         ("model", {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}, "have the id 0"),
         ("model", {"type": "BPE", "vocab": {"a": -5}, "merges": []}, "out of range"),

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 
 class Driver:
@@ -34,7 +36,16 @@ class Driver:
 
     def encode(self, texts: list[str], *options: str) -> list[list[int]]:
         lines = self.run("encode", [text.encode() for text in texts], *options)
-        return [[int(word) for word in line.split()] for line in lines]
+        return [_ids(line) for line in lines]
+
+    def pairs(
+        self, texts: Sequence[tuple[str, str]], *options: str
+    ) -> list[tuple[list[int], list[int]]]:
+        """Return the ids and type ids of two texts each, which hold no NUL."""
+        records = [f"{first}\0{second}".encode() for first, second in texts]
+        lines = self.run("pair", records, *options)
+        halves = [[_ids(half) for half in line.split("|")] for line in lines]
+        return [(ids, types) for ids, types in halves]
 
     def decode(self, ids: list[list[int]], *options: str) -> list[str]:
         lines = self.run("decode", [_join(item) for item in ids], *options)
@@ -44,6 +55,10 @@ class Driver:
         """Return the parts of each text; decoding them fails inside a character."""
         lines = self.run("stream", [_join(item) for item in ids], *options)
         return [[bytes.fromhex(part).decode() for part in line.split(" ")] for line in lines]
+
+
+def _ids(line: str) -> list[int]:
+    return [int(word) for word in line.split()]
 
 
 def _join(ids: list[int]) -> bytes:
@@ -60,6 +75,23 @@ def check_against(driver: Driver, texts: list[str], expected: list[list[int]]) -
             f"{len(wrong)} of {len(texts)} texts differ; {texts[first]!r}: "
             f"got {got[first]}, expected {expected[first]}"
         )
+
+
+def check_decoding(driver: Driver, tokenizer: Tokenizer, sequences: list[list[int]]) -> None:
+    """Assert equal text, whole and streamed, with and without special tokens."""
+    for options, skip in (((), True), (("--keep-special",), False)):
+        decoded = driver.decode(sequences, *options)
+        assert decoded == [tokenizer.decode(ids, skip_special_tokens=skip) for ids in sequences]
+        assert ["".join(parts) for parts in driver.stream(sequences, *options)] == decoded
+
+
+def texts_of(extra: Sequence[str] = ()) -> st.SearchStrategy[str]:
+    """Strings of characters that the Unicode versions agree on, with `extra` among them."""
+    planes = agreed_code_points()
+    everyday = st.sampled_from([*(chr(c) for c in range(32, 127)), *SPACES, *CONTROLS, *EMOJI])
+    any_plane = st.one_of(*(st.sampled_from(planes[plane]) for plane in sorted(planes)))
+    parts = st.one_of(everyday, st.sampled_from([*WORDS, *SCRIPTS, *extra]), any_plane)
+    return st.lists(parts, max_size=30).map("".join)
 
 
 @lru_cache(maxsize=1)

@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace buddy::test {
@@ -34,6 +36,29 @@ public:
   void write(std::string_view contents) const {
     std::ofstream file(name, std::ios::binary | std::ios::trunc);
     file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+  }
+  const std::string &path() const { return name; }
+
+private:
+  std::string name;
+};
+
+/// A folder that goes away with the test, and its files with it.
+class TemporaryFolder {
+public:
+  TemporaryFolder() : name(::testing::TempDir() + "buddy-XXXXXX") {
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+  }
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  ~TemporaryFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(name, error);
+  }
+
+  void write(const std::string &file, std::string_view contents) const {
+    std::ofstream stream(name + "/" + file, std::ios::binary);
+    stream.write(contents.data(),
+                 static_cast<std::streamsize>(contents.size()));
   }
   const std::string &path() const { return name; }
 

@@ -5,6 +5,7 @@
 // length and that many bytes.  One line is printed for each record.
 //
 //   encode   text → ids, separated by spaces
+//   pair     text, NUL, text → ids, "|", type ids
 //   decode   ids (decimal, separated by spaces) → text, in hexadecimal
 //   stream   the same by StreamDecoder, the parts separated by spaces
 //   chat     JSON list of {role, content} → text, in hexadecimal
@@ -62,16 +63,27 @@ std::vector<buddy::ChatMessage> toMessages(const std::string &record) {
   return messages;
 }
 
+std::string join(const std::vector<int32_t> &ids) {
+  std::string line;
+  for (int32_t id : ids)
+    line += (line.empty() ? "" : " ") + std::to_string(id);
+  return line;
+}
+
 std::string run(const buddy::Text &text, const std::string &mode,
                 const std::string &record,
                 const std::set<std::string> &options) {
   bool skipSpecial = !options.count("--keep-special");
-  if (mode == "encode") {
-    std::string line;
-    for (int32_t id : text.encode(record, options.count("--add-special"),
-                                  !options.count("--no-parse-special")))
-      line += (line.empty() ? "" : " ") + std::to_string(id);
-    return line;
+  bool addSpecial = options.count("--add-special");
+  bool parseSpecial = !options.count("--no-parse-special");
+  if (mode == "encode")
+    return join(text.encode(record, addSpecial, parseSpecial));
+  if (mode == "pair") {
+    size_t end = record.find('\0');
+    buddy::TextPair pair =
+        text.encodePair(record.substr(0, end), record.substr(end + 1),
+                        addSpecial, parseSpecial);
+    return join(pair.ids) + "|" + join(pair.typeIds);
   }
   if (mode == "decode")
     return toHex(text.decode(toIds(record), skipSpecial));

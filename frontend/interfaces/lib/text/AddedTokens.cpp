@@ -1,17 +1,19 @@
 //===- AddedTokens.cpp - Tokens matched before the model ------------------===//
 
 #include "AddedTokens.h"
+#include "Categories.h"
+#include "JsonAccess.h"
 #include "Unicode.h"
+#include "Vocabulary.h"
 
 #include <algorithm>
 #include <unicode/uchar.h>
 #include <utility>
 
+using namespace buddy;
 using namespace buddy::text;
 
 namespace {
-
-bool isSpace(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)); }
 
 /// \w of Rust's regular expressions (Unicode TS #18, annex C).
 bool isWord(char32_t c) {
@@ -62,24 +64,28 @@ bool isInsideWord(std::string_view text, size_t begin, size_t end) {
 
 } // namespace
 
-void StringMatcher::add(std::string_view text, int32_t value) {
-  if (text.empty())
-    return;
-  canBegin[static_cast<unsigned char>(text.front())] = true;
-  uint32_t at = 0;
-  for (char c : text) {
-    auto byte = static_cast<unsigned char>(c);
-    auto it = nodes[at].next.find(byte);
-    if (it == nodes[at].next.end()) {
-      auto created = static_cast<uint32_t>(nodes.size());
-      nodes[at].next.emplace(byte, created);
-      nodes.emplace_back();
-      at = created;
-    } else {
-      at = it->second;
-    }
-  }
-  nodes[at].value = value;
+AddedToken AddedToken::fromJson(const nlohmann::json &spec, int64_t id) {
+  const std::string owner = "added token";
+  AddedToken token;
+  token.content = getString(spec, "content", owner);
+  if (id < 0 || id >= Vocabulary::MaxId)
+    throw Error(BUDDY_E_FORMAT, owner + " '" + token.content + "' has the id " +
+                                    std::to_string(id) +
+                                    ", which is out of range");
+  token.id = static_cast<int32_t>(id);
+  token.special = getBool(spec, "special", false, owner);
+  token.singleWord = getBool(spec, "single_word", false, owner);
+  token.lstrip = getBool(spec, "lstrip", false, owner);
+  token.rstrip = getBool(spec, "rstrip", false, owner);
+  token.normalized = getBool(spec, "normalized", !token.special, owner);
+  return token;
+}
+
+StringMatcher::StringMatcher(std::vector<Trie::Entry> strings)
+    : trie(std::move(strings)) {
+  for (unsigned byte = 0; byte < 256; ++byte)
+    canBegin[byte] =
+        trie.child(Trie::Root, static_cast<char>(byte)) != Trie::None;
 }
 
 std::optional<StringMatcher::Match> StringMatcher::find(std::string_view text,
@@ -88,15 +94,9 @@ std::optional<StringMatcher::Match> StringMatcher::find(std::string_view text,
     if (!canBegin[static_cast<unsigned char>(text[begin])])
       continue;
     std::optional<Match> longest;
-    uint32_t node = 0;
-    for (size_t at = begin; at < text.size(); ++at) {
-      auto it = nodes[node].next.find(static_cast<unsigned char>(text[at]));
-      if (it == nodes[node].next.end())
-        break;
-      node = it->second;
-      if (nodes[node].value >= 0)
-        longest = Match{begin, at + 1, nodes[node].value};
-    }
+    trie.forEachPrefix(text.substr(begin), [&](size_t length, int32_t value) {
+      longest = Match{begin, begin + length, value};
+    });
     if (longest)
       return longest;
   }
@@ -112,15 +112,18 @@ void AddedTokens::add(AddedToken token) {
 }
 
 void AddedTokens::finish(const Normalizer &normalizer) {
+  std::vector<std::string> patterns(tokens.size());
+  std::vector<Trie::Entry> rawEntries, normalizedEntries;
+  // Of tokens that are normalized to the same, the last is found.
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (!tokens[i].normalized) {
-      raw.add(tokens[i].content, static_cast<int32_t>(i));
-      continue;
-    }
-    std::string pattern = tokens[i].content;
-    normalizer.apply(pattern);
-    normalized.add(pattern, static_cast<int32_t>(i));
+    patterns[i] = tokens[i].content;
+    if (tokens[i].normalized)
+      normalizer.apply(patterns[i]);
+    auto &entries = tokens[i].normalized ? normalizedEntries : rawEntries;
+    entries.emplace_back(patterns[i], static_cast<int32_t>(i));
   }
+  raw = StringMatcher(std::move(rawEntries));
+  normalized = StringMatcher(std::move(normalizedEntries));
 }
 
 const AddedToken *AddedTokens::find(int32_t id) const {

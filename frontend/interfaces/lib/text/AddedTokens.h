@@ -10,9 +10,11 @@
 #define BUDDY_LIB_TEXT_ADDEDTOKENS_H
 
 #include "Normalizer.h"
+#include "Trie.h"
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +30,10 @@ struct AddedToken {
   bool lstrip = false;     ///< Takes the white space on its left.
   bool rstrip = false;     ///< Takes the white space on its right.
   bool normalized = false; ///< Matches the normalized text.
+
+  /// From an entry of tokenizer.json's "added_tokens".  Throws buddy::Error if
+  /// a field is malformed or `id` is out of range.
+  static AddedToken fromJson(const nlohmann::json &spec, int64_t id);
 };
 
 /// A part of the text: an added token, or what lies between two.
@@ -40,8 +46,9 @@ struct Segment {
 /// Finds the leftmost longest of a set of strings.
 class StringMatcher {
 public:
-  void add(std::string_view text, int32_t value);
-  bool empty() const { return nodes.size() == 1; }
+  StringMatcher() = default;
+  explicit StringMatcher(std::vector<Trie::Entry> strings);
+  bool empty() const { return trie.empty(); }
 
   struct Match {
     size_t begin, end;
@@ -51,11 +58,7 @@ public:
   std::optional<Match> find(std::string_view text, size_t from) const;
 
 private:
-  struct Node {
-    std::map<unsigned char, uint32_t> next;
-    int32_t value = -1;
-  };
-  std::vector<Node> nodes = std::vector<Node>(1);
+  Trie trie;
   bool canBegin[256] = {}; ///< Most positions are ruled out by one look-up.
 };
 

@@ -6,7 +6,6 @@
 #include "buddy/Error.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -21,12 +20,7 @@ Bpe::Bpe(const Vocabulary &vocabulary, BpeOptions givenOptions)
       throw Error(BUDDY_E_FORMAT, "the unknown token '" + options.unknownToken +
                                       "' is not in the vocabulary");
   }
-  byteIds.resize(256);
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    char name[8];
-    std::snprintf(name, sizeof(name), "<0x%02X>", byte);
-    byteIds[byte] = vocabulary.find(name);
-  }
+  byteIds = vocabulary.byteIds();
   // Byte-level vocabularies use no other characters.
   shortIds.resize(0x200);
   for (char32_t c = 0; c < 0x200; ++c) {

@@ -205,6 +205,47 @@ private:
   bool isFirst = true;
 };
 
+/// Spaces before tokens that begin a word.
+class WordPieceStage : public Stage<WordPieceStage> {
+public:
+  WordPieceStage(std::string prefix, bool cleanup)
+      : prefix(std::move(prefix)), cleanup(cleanup) {}
+
+  void push(std::string_view token, const Sink &next) override {
+    std::string text;
+    if (isFirst) {
+      text = token;
+    } else if (startsWith(token, prefix)) {
+      text = token.substr(prefix.size());
+    } else {
+      text = ' ';
+      text += token;
+    }
+    isFirst = false;
+    if (cleanup)
+      for (auto [spaced, joined] : Joined)
+        replaceString(text, spaced, joined);
+    next(text);
+  }
+
+private:
+  /// What English text is given back, in order.
+  static constexpr std::pair<std::string_view, std::string_view> Joined[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+
+  static void replaceString(std::string &text, std::string_view pattern,
+                            std::string_view content) {
+    for (size_t at = 0; (at = text.find(pattern, at)) != std::string::npos;
+         at += content.size())
+      text.replace(at, pattern.size(), content);
+  }
+  std::string prefix;
+  bool cleanup;
+  bool isFirst = true;
+};
+
 /// Spaces between tokens: a tokenizer without a decoder.
 class SpaceStage : public Stage<SpaceStage> {
 public:
@@ -244,6 +285,12 @@ Decoder::Decoder(const nlohmann::json &spec) {
 Decoder Decoder::byteLevel() {
   Decoder result;
   result.add(std::make_unique<ByteLevelStage>());
+  return result;
+}
+
+Decoder Decoder::wordPiece() {
+  Decoder result;
+  result.add(std::make_unique<WordPieceStage>("##", true));
   return result;
 }
 
@@ -288,6 +335,12 @@ void Decoder::add(const nlohmann::json &spec) {
     if (start < 0 || stop < 0 || content.empty())
       failField(owner, "start, stop or content");
     add(std::make_unique<StripStage>(content, start, stop, isFused));
+  } else if (type == "WordPiece") {
+    if (isFused)
+      throw Error(BUDDY_E_UNSUPPORTED, owner + " after Fuse is not supported");
+    add(std::make_unique<WordPieceStage>(
+        getString(spec, "prefix", owner),
+        getBool(spec, "cleanup", true, owner)));
   } else if (type == "Metaspace") {
     if (isFused)
       throw Error(BUDDY_E_UNSUPPORTED, owner + " after Fuse is not supported");

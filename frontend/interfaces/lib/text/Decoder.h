@@ -45,6 +45,8 @@ public:
 
   /// The decoder of a byte-level vocabulary.
   static Decoder byteLevel();
+  /// BERT's: spaces between words, but not before most punctuation marks.
+  static Decoder wordPiece();
 
   Decoder fresh() const;
 

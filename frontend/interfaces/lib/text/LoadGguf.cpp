@@ -149,8 +149,8 @@ void buddy::text::loadGguf(Text::Impl &impl, const std::string &path) {
   addBos = gguf.getBool("tokenizer.ggml.add_bos_token").value_or(addBos);
   bool addEos = gguf.getBool("tokenizer.ggml.add_eos_token").value_or(false);
   if (addBos && impl.bos)
-    impl.prefix.push_back(*impl.bos);
+    impl.postProcessor.prefix.push_back(*impl.bos);
   if (addEos && impl.eos)
-    impl.suffix.push_back(*impl.eos);
+    impl.postProcessor.suffix.push_back(*impl.eos);
   impl.chatTemplate = gguf.getString("tokenizer.chat_template").value_or("");
 }

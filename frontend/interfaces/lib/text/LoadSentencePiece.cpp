@@ -31,5 +31,5 @@ void buddy::text::loadSentencePiece(Text::Impl &impl, const std::string &path) {
     impl.eos = eos;
   // LLaMA's default, which tokenizer_config.json may change.
   if (impl.bos)
-    impl.prefix.push_back(*impl.bos);
+    impl.postProcessor.prefix.push_back(*impl.bos);
 }

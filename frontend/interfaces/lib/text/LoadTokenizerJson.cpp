@@ -9,8 +9,6 @@
 #include "TextImpl.h"
 #include "buddy/MappedFile.h"
 
-#include <sys/stat.h>
-
 using namespace buddy;
 using namespace buddy::text;
 using nlohmann::json;
@@ -20,6 +18,8 @@ namespace {
 /// A model's tables, as they stand in the file.
 struct Tables {
   std::vector<std::pair<std::string_view, int64_t>> tokens;
+  /// What Unigram has instead: each token with its score, in order of ids.
+  std::vector<std::pair<std::string_view, double>> pieces;
   /// The right half is empty where the file writes "left right".
   std::vector<std::pair<std::string_view, std::string_view>> merges;
 };
@@ -38,7 +38,9 @@ public:
   bool number_unsigned(uint64_t v) {
     return integer(v > INT64_MAX ? INT64_MAX : static_cast<int64_t>(v));
   }
-  bool number_float(double v, const std::string &) { return value(json(v)); }
+  bool number_float(double v, const std::string &) {
+    return mode == Mode::Pieces ? score(v) : value(json(v));
+  }
   bool binary(json::binary_t &) { return false; }
 
   bool string(std::string &v) {
@@ -46,6 +48,12 @@ public:
       return value(json(std::move(v)));
     if (mode == Mode::Vocabulary)
       return malformed();
+    if (mode == Mode::Pieces) {
+      if (!inPair || pairSize++ != 0)
+        return malformed();
+      tables.pieces.emplace_back(arena.copy(v), 0);
+      return true;
+    }
     std::string_view copy = arena.copy(v);
     if (!inPair) {
       tables.merges.emplace_back(copy, std::string_view());
@@ -74,10 +82,16 @@ public:
     }
     return open(json::object());
   }
-  bool end_object() { return close(Mode::Vocabulary); }
+  bool end_object() {
+    if (mode == Mode::Vocabulary) {
+      mode = Mode::Tree;
+      return true;
+    }
+    return close();
+  }
 
   bool start_array(size_t) {
-    if (mode == Mode::Merges && !inPair) {
+    if ((mode == Mode::Merges || mode == Mode::Pieces) && !inPair) {
       inPair = true;
       pairSize = 0;
       return true;
@@ -88,6 +102,10 @@ public:
       mode = Mode::Merges;
       return true;
     }
+    if (isTable("vocab")) {
+      mode = Mode::Pieces;
+      return true;
+    }
     return open(json::array());
   }
   bool end_array() {
@@ -95,7 +113,11 @@ public:
       inPair = false;
       return pairSize == 2 || malformed();
     }
-    return close(Mode::Merges);
+    if (mode == Mode::Merges || mode == Mode::Pieces) {
+      mode = Mode::Tree;
+      return true;
+    }
+    return close();
   }
 
   bool parse_error(size_t, const std::string &,
@@ -105,7 +127,9 @@ public:
   }
 
 private:
-  enum class Mode { Tree, Vocabulary, Merges };
+  enum class Mode { Tree, Vocabulary, Merges, Pieces };
+  /// No tokenizer is near it; what reads the tree may recurse.
+  static constexpr size_t MaxDepth = 64;
 
   /// Whether the value to come is the root's "model"'s `name`.
   bool isTable(const char *name) const {
@@ -115,9 +139,18 @@ private:
   bool integer(int64_t v) {
     if (mode == Mode::Tree)
       return value(json(v));
+    if (mode == Mode::Pieces)
+      return score(static_cast<double>(v));
     if (mode == Mode::Merges)
       return malformed();
     tables.tokens.emplace_back(arena.copy(currentKey), v);
+    return true;
+  }
+
+  bool score(double v) {
+    if (!inPair || pairSize++ != 1)
+      return malformed();
+    tables.pieces.back().second = v;
     return true;
   }
 
@@ -145,6 +178,10 @@ private:
   }
 
   bool open(json &&v) {
+    if (stack.size() == MaxDepth) {
+      error = "nested too deeply";
+      return false;
+    }
     if (stack.size() == 1)
       inModel = currentKey == "model";
     // A parent's address is stable: it grows only after its child is closed.
@@ -152,13 +189,10 @@ private:
     return true;
   }
 
-  bool close(Mode table) {
-    if (mode == Mode::Tree)
-      stack.pop_back();
-    else if (mode == table)
-      mode = Mode::Tree;
-    else
+  bool close() {
+    if (mode != Mode::Tree)
       return malformed();
+    stack.pop_back();
     return true;
   }
 
@@ -177,26 +211,25 @@ private:
   int pairSize = 0;
 };
 
-void loadModel(Text::Impl &impl, const json &model, const Tables &tables) {
-  const json &type = fieldOrNull(model, "type");
-  if (!type.is_null() && type != "BPE")
-    failUnknown("model", type.is_string() ? type.get<std::string>() : "?");
-  const std::string owner = "model BPE";
-  const json &dropout = fieldOrNull(model, "dropout");
-  if (!dropout.is_null() && dropout != 0.0)
-    throw Error(BUDDY_E_UNSUPPORTED, owner + ": dropout is not supported");
-  BpeOptions options;
-  auto text = [&](const char *name, std::string &value) {
-    if (!fieldOrNull(model, name).is_null())
-      value = getString(model, name, owner);
-  };
-  text("unk_token", options.unknownToken);
-  text("continuing_subword_prefix", options.subwordPrefix);
-  text("end_of_word_suffix", options.wordSuffix);
-  options.fuseUnknown = getBool(model, "fuse_unk", false, owner);
-  options.byteFallback = getBool(model, "byte_fallback", false, owner);
-  options.ignoreMerges = getBool(model, "ignore_merges", false, owner);
+/// Old files have no "type": the tables tell.
+std::string modelType(const json &model, const Tables &tables) {
+  if (!fieldOrNull(model, "type").is_null())
+    return getString(model, "type", "model");
+  if (!tables.pieces.empty())
+    return "Unigram";
+  bool isWordPiece = tables.merges.empty() &&
+                     !fieldOrNull(model, "max_input_chars_per_word").is_null();
+  return isWordPiece ? "WordPiece" : "BPE";
+}
 
+/// Replaces `value` if the field is there.
+void readText(const json &model, const char *name, const std::string &owner,
+              std::string &value) {
+  if (!fieldOrNull(model, name).is_null())
+    value = getString(model, name, owner);
+}
+
+void loadVocabulary(Text::Impl &impl, const Tables &tables) {
   impl.vocabulary.reserve(tables.tokens.size());
   for (auto [token, id] : tables.tokens) {
     if (id < 0 || id >= Vocabulary::MaxId)
@@ -207,6 +240,21 @@ void loadModel(Text::Impl &impl, const json &model, const Tables &tables) {
       throw Error(BUDDY_E_FORMAT,
                   "two tokens have the id " + std::to_string(id));
   }
+}
+
+void loadBpe(Text::Impl &impl, const json &model, const Tables &tables,
+             const std::string &owner) {
+  const json &dropout = fieldOrNull(model, "dropout");
+  if (!dropout.is_null() && dropout != 0.0)
+    throw Error(BUDDY_E_UNSUPPORTED, owner + ": dropout is not supported");
+  BpeOptions options;
+  readText(model, "unk_token", owner, options.unknownToken);
+  readText(model, "continuing_subword_prefix", owner, options.subwordPrefix);
+  readText(model, "end_of_word_suffix", owner, options.wordSuffix);
+  options.fuseUnknown = getBool(model, "fuse_unk", false, owner);
+  options.byteFallback = getBool(model, "byte_fallback", false, owner);
+  options.ignoreMerges = getBool(model, "ignore_merges", false, owner);
+  loadVocabulary(impl, tables);
   impl.bpe = std::make_unique<Bpe>(impl.vocabulary, options);
   impl.bpe->reserveMerges(tables.merges.size());
   for (auto [left, right] : tables.merges) {
@@ -217,21 +265,55 @@ void loadModel(Text::Impl &impl, const json &model, const Tables &tables) {
   }
 }
 
-AddedToken addedTokenFromJson(const json &spec, int64_t id) {
-  const std::string owner = "added token";
-  AddedToken token;
-  token.content = getString(spec, "content", owner);
-  if (id < 0 || id >= Vocabulary::MaxId)
-    throw Error(BUDDY_E_FORMAT, owner + " '" + token.content + "' has the id " +
-                                    std::to_string(id) +
-                                    ", which is out of range");
-  token.id = static_cast<int32_t>(id);
-  token.special = getBool(spec, "special", false, owner);
-  token.singleWord = getBool(spec, "single_word", false, owner);
-  token.lstrip = getBool(spec, "lstrip", false, owner);
-  token.rstrip = getBool(spec, "rstrip", false, owner);
-  token.normalized = getBool(spec, "normalized", !token.special, owner);
-  return token;
+void loadWordPiece(Text::Impl &impl, const json &model, const Tables &tables,
+                   const std::string &owner) {
+  WordPieceOptions options;
+  readText(model, "unk_token", owner, options.unknownToken);
+  readText(model, "continuing_subword_prefix", owner, options.subwordPrefix);
+  if (!fieldOrNull(model, "max_input_chars_per_word").is_null()) {
+    int64_t most = getInt(model, "max_input_chars_per_word", owner);
+    if (most < 0)
+      failField(owner, "max_input_chars_per_word");
+    options.maxCharacters = static_cast<uint64_t>(most);
+  }
+  loadVocabulary(impl, tables);
+  impl.wordPiece = std::make_unique<WordPiece>(impl.vocabulary, options);
+}
+
+void loadUnigram(Text::Impl &impl, const json &model, const Tables &tables,
+                 const std::string &owner) {
+  size_t count = tables.pieces.size();
+  if (count >= static_cast<size_t>(Vocabulary::MaxId))
+    throw Error(BUDDY_E_FORMAT, owner + ": the vocabulary is too large");
+  std::vector<double> scores(count);
+  impl.vocabulary.reserve(count);
+  // From the end: of equal tokens the last counts.
+  for (size_t id = count; id-- > 0;) {
+    scores[id] = tables.pieces[id].second;
+    impl.vocabulary.add(tables.pieces[id].first, static_cast<int32_t>(id));
+  }
+  std::optional<int64_t> unknown;
+  if (!fieldOrNull(model, "unk_id").is_null())
+    unknown = getInt(model, "unk_id", owner);
+  impl.unigram =
+      std::make_unique<Unigram>(impl.vocabulary, std::move(scores), unknown,
+                                getBool(model, "byte_fallback", false, owner));
+}
+
+void loadModel(Text::Impl &impl, const json &model, const Tables &tables) {
+  std::string type = modelType(model, tables);
+  std::string owner = "model " + type;
+  bool isUnigram = type == "Unigram";
+  if (!(isUnigram ? tables.tokens.empty() : tables.pieces.empty()))
+    failField(owner, "vocab");
+  if (type == "BPE")
+    loadBpe(impl, model, tables, owner);
+  else if (type == "WordPiece")
+    loadWordPiece(impl, model, tables, owner);
+  else if (isUnigram)
+    loadUnigram(impl, model, tables, owner);
+  else
+    failUnknown("model", type);
 }
 
 void loadAddedTokens(Text::Impl &impl, const json &tokens) {
@@ -241,7 +323,7 @@ void loadAddedTokens(Text::Impl &impl, const json &tokens) {
     failField("tokenizer", "added_tokens");
   for (const json &spec : tokens) {
     AddedToken token =
-        addedTokenFromJson(spec, getInt(spec, "id", "added token"));
+        AddedToken::fromJson(spec, getInt(spec, "id", "added token"));
     int32_t known = impl.vocabulary.find(token.content);
     if (known != Vocabulary::None && known != token.id)
       throw Error(BUDDY_E_FORMAT,
@@ -249,119 +331,6 @@ void loadAddedTokens(Text::Impl &impl, const json &tokens) {
                       std::to_string(token.id) + ", but " +
                       std::to_string(known) + " in the vocabulary");
     impl.added.add(token);
-  }
-}
-
-/// Wraps the ids that the post-processor adds around those there are.
-void loadPostProcessor(Text::Impl &impl, const json &spec) {
-  if (spec.is_null())
-    return;
-  const std::string kind = "post-processor";
-  std::string type = componentType(spec, kind);
-  std::string owner = kind + " " + type;
-  std::vector<int32_t> prefix, suffix;
-  if (type == "ByteLevel") {
-    return; // Only changes offsets.
-  }
-  if (type == "Sequence") {
-    for (const json &part : getArray(spec, "processors", owner))
-      loadPostProcessor(impl, part);
-    return;
-  }
-  if (type == "BertProcessing" || type == "RobertaProcessing") {
-    auto idOf = [&](const char *name) {
-      const json &pair = getArray(spec, name, owner);
-      if (pair.size() != 2 || !pair[1].is_number_integer())
-        failField(owner, name);
-      return pair[1].get<int32_t>();
-    };
-    prefix = {idOf("cls")};
-    suffix = {idOf("sep")};
-  } else if (type == "TemplateProcessing") {
-    bool seen = false;
-    const json &special = fieldOrNull(spec, "special_tokens");
-    for (const json &item : getArray(spec, "single", owner)) {
-      const json &token = fieldOrNull(item, "SpecialToken");
-      if (token.is_null()) {
-        if (fieldOrNull(item, "Sequence").is_null() || seen)
-          failField(owner, "single");
-        seen = true;
-        continue;
-      }
-      std::string name = getString(token, "id", owner);
-      const json &entry = fieldOrNull(special, name.c_str());
-      for (const json &id : getArray(entry, "ids", owner + " '" + name + "'")) {
-        if (!id.is_number_integer())
-          failField(owner, "ids");
-        (seen ? suffix : prefix).push_back(id.get<int32_t>());
-      }
-    }
-    if (!seen)
-      failField(owner, "single");
-  } else {
-    failUnknown(kind, type);
-  }
-  impl.prefix.insert(impl.prefix.begin(), prefix.begin(), prefix.end());
-  impl.suffix.insert(impl.suffix.end(), suffix.begin(), suffix.end());
-}
-
-[[noreturn]] void rethrowWithPath(const Error &error, const std::string &path) {
-  throw Error(error.code(), path + ": " + error.what());
-}
-
-bool isFile(const std::string &path) {
-  struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
-
-/// bos_token and eos_token: a string or an added token.
-std::optional<int32_t> tokenFromConfig(const Text::Impl &impl,
-                                       const json &config, const char *name) {
-  const json &value = fieldOrNull(config, name);
-  if (value.is_null())
-    return std::nullopt;
-  std::string content =
-      value.is_object() ? getString(value, "content", name)
-                        : getString(config, name, "tokenizer configuration");
-  if (const AddedToken *token = impl.added.find(content))
-    return token->id;
-  int32_t id = impl.sentencePiece ? impl.sentencePiece->find(content)
-                                  : impl.vocabulary.find(content);
-  if (id < 0)
-    throw Error(BUDDY_E_FORMAT, std::string(name) + " '" + content +
-                                    "' is not in the vocabulary");
-  return id;
-}
-
-void applyConfig(Text::Impl &impl, const json &config) {
-  if (impl.sentencePiece) {
-    // tokenizer.json has its own list of added tokens.
-    const json &added = fieldOrNull(config, "added_tokens_decoder");
-    for (const auto &[id, spec] : added.items())
-      impl.added.add(addedTokenFromJson(spec, std::atoll(id.c_str())));
-  }
-  auto bos = tokenFromConfig(impl, config, "bos_token");
-  auto eos = tokenFromConfig(impl, config, "eos_token");
-  if (bos)
-    impl.bos = bos;
-  if (eos)
-    impl.eos = eos;
-  if (impl.sentencePiece) {
-    const std::string owner = "tokenizer configuration";
-    impl.prefix.clear();
-    if (getBool(config, "add_bos_token", true, owner) && impl.bos)
-      impl.prefix.push_back(*impl.bos);
-    impl.suffix.clear();
-    if (getBool(config, "add_eos_token", false, owner) && impl.eos)
-      impl.suffix.push_back(*impl.eos);
-  }
-  const json &chat = fieldOrNull(config, "chat_template");
-  if (chat.is_string()) {
-    impl.chatTemplate = chat.get<std::string>();
-  } else if (chat.is_array()) {
-    for (const json &entry : chat)
-      if (fieldOrNull(entry, "name") == "default")
-        impl.chatTemplate = getString(entry, "template", "chat_template");
   }
 }
 
@@ -384,30 +353,10 @@ void buddy::text::loadTokenizerJson(Text::Impl &impl, const std::string &path) {
     impl.normalizer = Normalizer(fieldOrNull(root, "normalizer"));
     impl.preTokenizer = PreTokenizer(fieldOrNull(root, "pre_tokenizer"));
     impl.decoder = Decoder(fieldOrNull(root, "decoder"));
-    loadPostProcessor(impl, fieldOrNull(root, "post_processor"));
+    impl.postProcessor =
+        PostProcessor::fromJson(fieldOrNull(root, "post_processor"),
+                                [&](int64_t id) { return impl.isToken(id); });
   } catch (const Error &error) {
-    rethrowWithPath(error, path);
+    throw Error(error.code(), path + ": " + error.what());
   }
-}
-
-void buddy::text::loadConfig(Text::Impl &impl, const std::string &folder) {
-  std::string path = folder + "/tokenizer_config.json";
-  if (isFile(path)) {
-    MappedFile file(path);
-    std::string_view contents = file.contents();
-    json config;
-    try {
-      config = json::parse(contents.begin(), contents.end());
-    } catch (const json::exception &error) {
-      throw Error(BUDDY_E_FORMAT, path + ": " + error.what());
-    }
-    try {
-      applyConfig(impl, config);
-    } catch (const Error &error) {
-      rethrowWithPath(error, path);
-    }
-  }
-  path = folder + "/chat_template.jinja";
-  if (isFile(path))
-    impl.chatTemplate = MappedFile(path).contents();
 }

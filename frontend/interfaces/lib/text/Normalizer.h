@@ -18,6 +18,14 @@
 
 namespace buddy::text {
 
+/// What BERT does to text before it looks for words.
+struct BertNormalizerOptions {
+  bool cleanText = true;          ///< Control characters go, spaces become ' '.
+  bool handleChineseChars = true; ///< Spaces around each ideograph.
+  bool stripAccents = true;
+  bool lowercase = true;
+};
+
 /// Rewrites valid UTF-8 into valid UTF-8.
 class Normalizer {
 public:
@@ -29,25 +37,33 @@ public:
   explicit Normalizer(const nlohmann::json &spec);
 
   static Normalizer nfc();
+  static Normalizer bert(const BertNormalizerOptions &options);
 
-  void apply(std::string &text) const {
+  /// Returns whether the text has lost its first character: what is left does
+  /// not begin where the whole text begins.
+  bool apply(std::string &text) const {
+    bool cutsFront = false;
     for (const auto &step : steps)
-      step(text);
+      cutsFront |= step(text);
+    return cutsFront;
   }
 
   bool empty() const { return steps.empty(); }
 
 private:
   void add(const nlohmann::json &spec);
-  std::vector<std::function<void(std::string &)>> steps;
+  void addBert(const BertNormalizerOptions &options);
+  /// Each returns what `apply` returns.
+  std::vector<std::function<bool(std::string &)>> steps;
 };
 
 /// The pattern of a Split or Replace component: {"Regex": …} or
 /// {"String": …}.  `owner` is named in errors.
 Regex patternFromJson(const nlohmann::json &spec, const std::string &owner);
 
-/// Replaces every match by `content`.
-void replaceAll(std::string &text, const Regex &pattern,
+/// Replaces every match by `content`.  Returns whether a match at the front was
+/// replaced by nothing.
+bool replaceAll(std::string &text, const Regex &pattern,
                 std::string_view content);
 
 /// GPT-2's map of bytes to printable characters (encoder.py of openai/gpt-2).

@@ -1,11 +1,13 @@
 //===- PreTokenizer.cpp - Splitting text into words -----------------------===//
 
 #include "PreTokenizer.h"
+#include "Categories.h"
 #include "JsonAccess.h"
 #include "Normalizer.h"
 #include "Unicode.h"
 
 #include <algorithm>
+#include <functional>
 
 using namespace buddy;
 using namespace buddy::text;
@@ -58,17 +60,20 @@ void joinSpans(std::vector<Span> &spans, Delimiter behavior) {
   spans = std::move(joined);
 }
 
-/// Splits each piece at the matches of a pattern.
+/// Splits each piece at what `find` finds, byte ranges from left to right.
 class SplitStep : public PreTokenizer::Step {
 public:
-  SplitStep(Regex pattern, Delimiter behavior, bool invert)
-      : pattern(std::move(pattern)), behavior(behavior), invert(invert) {}
+  using Find = std::function<void(std::string_view,
+                                  std::vector<std::pair<size_t, size_t>> &)>;
+
+  SplitStep(Find find, Delimiter behavior, bool invert)
+      : find(std::move(find)), behavior(behavior), invert(invert) {}
 
   void apply(std::vector<Piece> &pieces, SplitScratch &scratch) const override {
     scratch.pieces.clear();
     std::vector<Span> spans;
     for (const Piece &piece : pieces) {
-      pattern.findAll(piece.text, scratch.matches);
+      find(piece.text, scratch.matches);
       spans.clear();
       size_t from = 0;
       for (auto [begin, end] : scratch.matches) {
@@ -92,7 +97,7 @@ public:
   }
 
 private:
-  Regex pattern;
+  Find find;
   Delimiter behavior;
   bool invert;
 };
@@ -198,7 +203,25 @@ PreTokenizer::PreTokenizer(const nlohmann::json &spec) {
 }
 
 void PreTokenizer::addSplit(Regex pattern, Delimiter behavior, bool invert) {
-  add(std::make_unique<SplitStep>(std::move(pattern), behavior, invert));
+  auto shared = std::make_shared<const Regex>(std::move(pattern));
+  add(std::make_unique<SplitStep>(
+      [shared](std::string_view text, auto &matches) {
+        shared->findAll(text, matches);
+      },
+      behavior, invert));
+}
+
+void PreTokenizer::addSplit(bool (*isDelimiter)(char32_t), Delimiter behavior) {
+  add(std::make_unique<SplitStep>(
+      [isDelimiter](std::string_view text, auto &matches) {
+        matches.clear();
+        for (size_t at = 0; at < text.size();) {
+          size_t begin = at;
+          if (isDelimiter(nextCodePoint(text, at)))
+            matches.emplace_back(begin, at);
+        }
+      },
+      behavior, /*invert=*/false));
 }
 
 void PreTokenizer::addByteLevel(bool addPrefixSpace, bool useRegex) {
@@ -209,6 +232,11 @@ void PreTokenizer::addByteLevel(bool addPrefixSpace, bool useRegex) {
                    " ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"),
              Delimiter::Isolated);
   add(std::make_unique<ByteLevelStep>());
+}
+
+void PreTokenizer::addBert() {
+  addSplit(isSpace, Delimiter::Removed);
+  addSplit(isPunctuation, Delimiter::Isolated);
 }
 
 void PreTokenizer::add(const nlohmann::json &spec) {
@@ -232,13 +260,13 @@ void PreTokenizer::add(const nlohmann::json &spec) {
   } else if (type == "Whitespace") {
     addSplit(Regex("\\w+|[^\\w\\s]+"), Delimiter::Removed, /*invert=*/true);
   } else if (type == "WhitespaceSplit") {
-    addSplit(Regex("\\s"), Delimiter::Removed);
+    addSplit(isSpace, Delimiter::Removed);
   } else if (type == "Punctuation") {
-    // ASCII punctuation includes symbols that Unicode does not count in P.
-    addSplit(Regex("[\\p{P}!-/:-@\\[-`{-~]"),
-             fieldOrNull(spec, "behavior").is_null()
-                 ? Delimiter::Isolated
-                 : delimiterFromJson(spec, owner));
+    addSplit(isPunctuation, fieldOrNull(spec, "behavior").is_null()
+                                ? Delimiter::Isolated
+                                : delimiterFromJson(spec, owner));
+  } else if (type == "BertPreTokenizer") {
+    addBert();
   } else if (type == "Metaspace") {
     std::string symbol = getString(spec, "replacement", owner);
     add(std::make_unique<MetaspaceStep>(symbol, prependFromJson(spec, owner)));

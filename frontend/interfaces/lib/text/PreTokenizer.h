@@ -67,6 +67,9 @@ public:
   void add(std::unique_ptr<Step> step) { steps.push_back(std::move(step)); }
   void add(const nlohmann::json &spec);
   void addSplit(Regex pattern, Delimiter behavior, bool invert = false);
+  void addSplit(bool (*isDelimiter)(char32_t), Delimiter behavior);
+  /// BERT's words: at white space, and punctuation marks by themselves.
+  void addBert();
   /// Maps bytes to characters, after GPT-2's regular expression if `useRegex`.
   void addByteLevel(bool addPrefixSpace, bool useRegex);
 

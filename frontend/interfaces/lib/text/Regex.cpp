@@ -113,6 +113,7 @@ private:
     case 'A':
     case 'z':
     case 'Z':
+    case 'X':
       // \v is one character in Oniguruma, any vertical space in PCRE2.
       result += c == 'v' ? std::string("\\x0B") : std::string{'\\', c};
       return;

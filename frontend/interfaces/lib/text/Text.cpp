@@ -31,7 +31,7 @@ bool endsWith(const std::string &text, std::string_view ending) {
 
 std::string folderOf(const std::string &path) {
   size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
 /// How the families that the chat templates serve spell the end of a turn.
@@ -50,13 +50,14 @@ Text Text::open(const std::string &path) {
   auto impl = std::make_unique<Impl>();
   std::string file = path;
   if (isDirectory(path)) {
-    for (const char *name :
-         {"/tokenizer.json", "/tokenizer.model", "/tokenizer.gguf"})
+    for (const char *name : {"/tokenizer.json", "/tokenizer.model",
+                             "/tokenizer.gguf", "/vocab.txt"})
       if (file == path && isFile(path + name))
         file = path + name;
     if (file == path)
-      throw Error(BUDDY_E_IO, path + ": no tokenizer.json, tokenizer.model or "
-                                     "tokenizer.gguf in this folder");
+      throw Error(BUDDY_E_IO, path + ": no tokenizer.json, tokenizer.model, "
+                                     "tokenizer.gguf or vocab.txt in this "
+                                     "folder");
   }
   impl->path = file;
   if (endsWith(file, ".json")) {
@@ -67,10 +68,13 @@ Text Text::open(const std::string &path) {
     loadConfig(*impl, folderOf(file));
   } else if (endsWith(file, ".gguf")) {
     loadGguf(*impl, file);
+  } else if (endsWith(file, "vocab.txt")) {
+    loadVocabTxt(*impl, file, folderOf(file));
+    loadConfig(*impl, folderOf(file));
   } else {
     throw Error(BUDDY_E_ARGUMENT,
                 file + ": not a tokenizer: expected a folder or a file named "
-                       "*.json, *.model or *.gguf");
+                       "*.json, *.model, *.gguf or vocab.txt");
   }
   impl->added.finish(impl->normalizer);
   return Text(std::move(impl));
@@ -100,8 +104,14 @@ void Text::Impl::encodeSegment(std::string_view text, bool isFirst,
   }
   scratch.pieces.assign(1, {text, isFirst});
   preTokenizer.apply(scratch.pieces, scratch.split);
-  for (const Piece &piece : scratch.pieces)
-    bpe->encode(piece.text, ids, scratch.cache);
+  for (const Piece &piece : scratch.pieces) {
+    if (bpe)
+      bpe->encode(piece.text, ids, scratch.cache);
+    else if (wordPiece)
+      wordPiece->encode(piece.text, ids);
+    else
+      unigram->encode(piece.text, ids, scratch.lattice);
+  }
 }
 
 void Text::Impl::encode(std::string_view text, bool parseSpecial,
@@ -114,13 +124,14 @@ void Text::Impl::encode(std::string_view text, bool parseSpecial,
       continue;
     }
     std::string_view segment = outer.text;
+    bool isFirst = outer.isFirst;
     if (!normalizer.empty()) {
       std::string &copy = scratch.split.storage.emplace_back(segment);
-      normalizer.apply(copy);
+      isFirst &= !normalizer.apply(copy);
       segment = copy;
     }
     scratch.normalized.clear();
-    added.split(segment, outer.isFirst, /*useNormalized=*/true, parseSpecial,
+    added.split(segment, isFirst, /*useNormalized=*/true, parseSpecial,
                 scratch.normalized);
     for (const Segment &inner : scratch.normalized) {
       if (inner.token)
@@ -131,31 +142,67 @@ void Text::Impl::encode(std::string_view text, bool parseSpecial,
   }
 }
 
-std::vector<int32_t> Text::encode(std::string_view text, bool addSpecial,
-                                  bool parseSpecial) const {
+void Text::Impl::encodeChecked(std::string_view text, bool parseSpecial,
+                               std::vector<int32_t> &ids) const {
   size_t invalid = findInvalidUtf8(text);
   if (invalid != std::string_view::npos)
     throw Error(BUDDY_E_ARGUMENT,
                 "text is not valid UTF-8 at byte " + std::to_string(invalid));
+  auto scratch = takeScratch();
+  encode(text, parseSpecial, *scratch, ids);
+  giveScratch(std::move(scratch));
+}
+
+std::vector<int32_t> Text::encode(std::string_view text, bool addSpecial,
+                                  bool parseSpecial) const {
+  const PostProcessor &post = impl->postProcessor;
   std::vector<int32_t> ids;
   if (addSpecial)
-    ids = impl->prefix;
-  auto scratch = impl->takeScratch();
-  impl->encode(text, parseSpecial, *scratch, ids);
-  impl->giveScratch(std::move(scratch));
+    ids = post.prefix;
+  impl->encodeChecked(text, parseSpecial, ids);
   if (addSpecial)
-    ids.insert(ids.end(), impl->suffix.begin(), impl->suffix.end());
+    ids.insert(ids.end(), post.suffix.begin(), post.suffix.end());
   return ids;
 }
 
+TextPair Text::encodePair(std::string_view first, std::string_view second,
+                          bool addSpecial, bool parseSpecial) const {
+  if (impl->postProcessor.pair.empty())
+    throw Error(BUDDY_E_UNSUPPORTED,
+                impl->path + ": the tokenizer has no form for pairs of texts");
+  TextPair pair;
+  for (const PairPart &part : impl->postProcessor.pair) {
+    if (part.kind != PairPart::Kind::Special)
+      impl->encodeChecked(part.kind == PairPart::Kind::First ? first : second,
+                          parseSpecial, pair.ids);
+    else if (addSpecial)
+      pair.ids.push_back(part.id);
+    pair.typeIds.resize(pair.ids.size(), part.typeId);
+  }
+  return pair;
+}
+
+bool Text::Impl::isToken(int64_t id) const {
+  if (id < 0 || id > INT32_MAX)
+    return false;
+  auto token = static_cast<int32_t>(id);
+  return added.find(token) || (sentencePiece ? token < sentencePiece->size()
+                                             : vocabulary.has(token));
+}
+
+int32_t Text::Impl::find(std::string_view token) const {
+  if (const AddedToken *found = added.find(token))
+    return found->id;
+  return sentencePiece ? sentencePiece->find(token) : vocabulary.find(token);
+}
+
 std::string_view Text::Impl::decodedToken(int32_t id) const {
+  if (!isToken(id))
+    throw Error(BUDDY_E_ARGUMENT, "token id " + std::to_string(id) +
+                                      " is not in the vocabulary of " + path);
   if (const AddedToken *token = added.find(id))
     return token->content;
-  if (sentencePiece ? id >= 0 && id < sentencePiece->size()
-                    : vocabulary.has(id))
-    return sentencePiece ? sentencePiece->piece(id) : vocabulary.token(id);
-  throw Error(BUDDY_E_ARGUMENT, "token id " + std::to_string(id) +
-                                    " is not in the vocabulary of " + path);
+  return sentencePiece ? sentencePiece->piece(id) : vocabulary.token(id);
 }
 
 struct StreamDecoder::Impl {
@@ -211,19 +258,12 @@ int32_t Text::vocabularySize() const {
 }
 
 std::optional<int32_t> Text::idOf(std::string_view token) const {
-  if (const AddedToken *found = impl->added.find(token))
-    return found->id;
-  int32_t id = impl->sentencePiece ? impl->sentencePiece->find(token)
-                                   : impl->vocabulary.find(token);
+  int32_t id = impl->find(token);
   return id < 0 ? std::nullopt : std::optional<int32_t>(id);
 }
 
 std::optional<std::string> Text::tokenOf(int32_t id) const {
-  bool known =
-      impl->added.find(id) ||
-      (impl->sentencePiece ? id >= 0 && id < impl->sentencePiece->size()
-                           : impl->vocabulary.has(id));
-  if (!known)
+  if (!impl->isToken(id))
     return std::nullopt;
   return std::string(impl->decodedToken(id));
 }

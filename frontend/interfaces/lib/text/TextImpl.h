@@ -14,13 +14,17 @@
 #include "Bpe.h"
 #include "Decoder.h"
 #include "Normalizer.h"
+#include "PostProcessor.h"
 #include "PreTokenizer.h"
 #include "SentencePiece.h"
+#include "Unigram.h"
 #include "Vocabulary.h"
+#include "WordPiece.h"
 #include "buddy/Gguf.h"
 #include "buddy/Text.h"
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,11 +74,11 @@ struct Text::Impl {
   text::PreTokenizer preTokenizer;
   // Exactly one model.
   std::unique_ptr<text::Bpe> bpe;
+  std::unique_ptr<text::WordPiece> wordPiece;
+  std::unique_ptr<text::Unigram> unigram;
   std::unique_ptr<text::SentencePiece> sentencePiece;
   text::Decoder decoder;
-
-  // Post-processor.
-  std::vector<int32_t> prefix, suffix;
+  text::PostProcessor postProcessor;
 
   std::optional<int32_t> bos, eos, endOfTurn;
   std::string chatTemplate; ///< Jinja; empty if there is none.
@@ -82,6 +86,7 @@ struct Text::Impl {
   /// Reused between calls, so that words seen before cost a look-up.
   struct Scratch {
     text::Bpe::Cache cache;
+    text::Unigram::Lattice lattice;
     text::SplitScratch split;
     std::vector<text::Piece> pieces;
     std::vector<text::Segment> raw, normalized;
@@ -96,6 +101,14 @@ struct Text::Impl {
   void encode(std::string_view text, bool parseSpecial, Scratch &scratch,
               std::vector<int32_t> &ids) const;
 
+  /// Appends the ids of `text`, which is checked to be UTF-8.
+  void encodeChecked(std::string_view text, bool parseSpecial,
+                     std::vector<int32_t> &ids) const;
+
+  /// Whether an added token or the model has this id.
+  bool isToken(int64_t id) const;
+  /// Id of a token by its string, or -1.
+  int32_t find(std::string_view token) const;
   /// What the decoder is given for an id; throws if it is not a token.
   std::string_view decodedToken(int32_t id) const;
 };
@@ -106,8 +119,14 @@ namespace text {
 void loadTokenizerJson(Text::Impl &impl, const std::string &path);
 void loadSentencePiece(Text::Impl &impl, const std::string &path);
 void loadGguf(Text::Impl &impl, const std::string &path);
+void loadVocabTxt(Text::Impl &impl, const std::string &path,
+                  const std::string &folder);
 /// Makes the control pieces of a SentencePiece model special tokens.
 void addControlPieces(Text::Impl &impl);
+/// Calls `use` with the tokenizer_config.json of `folder`, null if there is
+/// none.  Errors name that file, or `owner` if there is none.
+void withConfig(const std::string &folder, std::string owner,
+                const std::function<void(const nlohmann::json &)> &use);
 /// Reads tokenizer_config.json and chat_template.jinja in `folder`, if there.
 void loadConfig(Text::Impl &impl, const std::string &folder);
 

@@ -2,6 +2,8 @@
 
 #include "Vocabulary.h"
 
+#include <cstdio>
+
 using namespace buddy::text;
 
 void Vocabulary::reserve(size_t count) {
@@ -43,4 +45,23 @@ void Vocabulary::rehash(size_t capacity) {
   for (const Slot &slot : old)
     if (slot.id != None)
       insert(tokens[slot.id], slot.id);
+}
+
+std::vector<std::pair<std::string_view, int32_t>> Vocabulary::entries() const {
+  std::vector<std::pair<std::string_view, int32_t>> result;
+  result.reserve(used);
+  for (const Slot &slot : slots)
+    if (slot.id != None)
+      result.emplace_back(tokens[slot.id], slot.id);
+  return result;
+}
+
+std::vector<int32_t> Vocabulary::byteIds() const {
+  std::vector<int32_t> result(256);
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof(name), "<0x%02X>", byte);
+    result[byte] = find(name);
+  }
+  return result;
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace buddy::text {
@@ -73,6 +74,12 @@ public:
 
   /// One more than the largest id.
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
+
+  /// Each string with the id that `find` gives, in no order.
+  std::vector<std::pair<std::string_view, int32_t>> entries() const;
+
+  /// The ids of <0x00> … <0xFF>, or None.
+  std::vector<int32_t> byteIds() const;
 
 private:
   struct Slot {

@@ -18,7 +18,7 @@ import torch
 from torch.export import ExportedProgram
 
 from buddy import __version__, panels
-from buddy.aot import blocks, compiler, header, manifest, weights_file
+from buddy.aot import blocks, compiler, header, manifest, tokenizer_files, weights_file
 from buddy.aot.blocks import FORMATS
 from buddy.aot.cpu_features import required_features
 from buddy.aot.entries import WEIGHT_KINDS, states
@@ -27,7 +27,6 @@ from buddy.aot.export import Traced, ignore_torchs_own_warnings
 from buddy.aot.progress import Progress
 from buddy.aot.source import Source, open_source
 from buddy.aot.staging import MANIFEST, check_replaceable, staged
-from buddy.aot.tokenizer import copy_tokenizer
 from buddy.aot.weights_file import Layout, TensorSpec
 from buddy.importer import (
     ArgInfo,
@@ -65,6 +64,8 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
         torch.set_num_threads(options.threads)
     if not options.stop_after:
         check_replaceable(output)
+    if options.tokenizer:
+        tokenizer_files.find(options.tokenizer)
     with progress.step(f"open {model}"):
         source = open_source(model, options.dtype)
     with progress.step("trace"):
@@ -102,11 +103,10 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
     with staged(output) as stage:
         with progress.step(f"write {layout.size / 1e6:.0f} MB of weights"):
             build_id = weights_file.write(stage / WEIGHTS, layout, load)
-        tokenizer = (
-            copy_tokenizer(options.tokenizer, stage)
-            if options.tokenizer
-            else source.write_tokenizer(stage)
-        )
+        if options.tokenizer:
+            tokenizer = tokenizer_files.copy(options.tokenizer, stage)
+        else:
+            tokenizer = source.write_tokenizer(stage)
         with progress.step("generate code"):
             compilation.finish(
                 stage / LIBRARY,

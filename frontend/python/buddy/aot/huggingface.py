@@ -13,14 +13,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch.export import ExportedProgram
 
-from buddy.aot import blocks
+from buddy.aot import blocks, tokenizer_files
 from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.errors import BundleError
 from buddy.aot.export import ENTRY, Traced
+from buddy.aot.json_file import read_object
 from buddy.aot.llama_source import check_tensors, dtype_of, make_fake, token_ids, trace
 from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
-from buddy.aot.tokenizer import copy_tokenizer, read_json
 from buddy.models.llama import LlamaConfig, RopeConfig
 
 _USED_KEYS = {
@@ -54,7 +54,7 @@ class HuggingFaceSource:
         if dtype == KEEP:
             raise BundleError(f"{path}: --dtype keep is for GGUF files; choose another")
         self._path, self._dtype = path, dtype
-        keys = read_json(path / "config.json")
+        keys = read_object(path / "config.json")
         config = _read_config(path / "config.json", keys, dtype_of(dtype))
         self.config = config
         self._tensors = _open_tensors(path)
@@ -79,7 +79,7 @@ class HuggingFaceSource:
                     f"{', '.join(_FLOATS)} are supported"
                 )
         generation = path / "generation_config.json"
-        eos = (read_json(generation) if os.path.lexists(generation) else {}).get("eos_token_id")
+        eos = (read_object(generation) if os.path.lexists(generation) else {}).get("eos_token_id")
         eos = keys.get("eos_token_id") if eos is None else eos
         bos = token_ids(path, "bos_token_id", keys.get("bos_token_id"), config.vocab)
         self.description = Description(
@@ -110,7 +110,7 @@ class HuggingFaceSource:
         return blocks.quantize(self.load(name).numpy(), format)
 
     def write_tokenizer(self, directory: Path) -> list[str]:
-        return copy_tokenizer(self._path, directory)
+        return tokenizer_files.copy(self._path, directory)
 
 
 def _open_tensors(path: Path) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _open_tensors(path: Path) -> dict[str, Any]:
         return {name: file for name in file.keys()}
     if not index.exists():
         raise BundleError(f"{path}: no model.safetensors and no {index.name}")
-    placed = read_json(index).get("weight_map")
+    placed = read_object(index).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(v, str) for v in placed.values()):
         raise BundleError(f"{index}: expected a 'weight_map' of tensor names to file names")
     outside = [name for name in placed.values() if Path(name).name != name]
