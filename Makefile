@@ -27,13 +27,19 @@ THREADS ?=
 PROMPT ?= The capital of France is
 unexport PROMPT
 export BUDDY_PROMPT := $(value PROMPT)
+# To `make resnet`: without an image, one that a package brings; without weights, random ones.
+IMAGE ?=
+WEIGHTS ?=
+unexport IMAGE
+export BUDDY_IMAGE := $(value IMAGE)
 
-.PHONY: help setup ready check llama lint format docs clean distclean
+.PHONY: help setup ready check llama resnet lint format docs clean distclean
 
 help: ## list the targets
 	@echo "Buddy: an MLIR-based ahead-of-time compiler for PyTorch models"; echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST); echo
 	@echo '  make llama PROMPT="The capital of France is" N=64 [MODEL=file.gguf] [DTYPE=keep] [THREADS=2]'
+	@echo '  make resnet IMAGE=photo.jpg [WEIGHTS=file.safetensors] [THREADS=2]'
 
 setup: ready ## install what is missing and build: tools in build/bin, Python in .venv
 	@echo "ready: tools in build/bin, Python environment in .venv (. .venv/bin/activate)"
@@ -91,6 +97,35 @@ $(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/* frontend/int
 	  -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 \
 	  -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(BUNDLE))
 	@$(STEP) "link examples/llama" build/logs/llama-$(NAME)-build.log $(NINJA) -C $(LLAMA) -j $(JOBS)
+	@touch $@
+
+# --- make resnet ------------------------------------------------------------------------------------
+
+SEEN := $(if $(WEIGHTS),$(patsubst %.safetensors,%,$(notdir $(abspath $(WEIGHTS)))),random)
+RESNET_BUNDLE := build/bundles/resnet-$(SEEN)
+RESNET := build/examples/resnet-$(SEEN)
+PHOTO = $(firstword $(wildcard .venv/lib/python3*/site-packages/matplotlib/mpl-data/sample_data/*.jpg))
+
+resnet: ready ## compile a ResNet-50 to a native bundle and name what an image shows, from C++
+	@$(MAKE) $(RESNET)/resnet
+	@$(RESNET)/resnet $(if $(THREADS),-t $(THREADS)) -- "$${BUDDY_IMAGE:-$(PHOTO)}"
+
+build/bundles/resnet-$(SEEN).model: FORCE
+	@mkdir -p $(@D); echo '$(abspath $(WEIGHTS))' | cmp -s - $@ || echo '$(abspath $(WEIGHTS))' > $@
+
+$(RESNET_BUNDLE)/manifest.json: build/bundles/resnet-$(SEEN).model examples/resnet/resnet.py
+$(RESNET_BUNDLE)/manifest.json: $(wildcard $(WEIGHTS)) $(COMPILER)
+	@$(STEP) "compile ResNet" build/logs/bundle-resnet-$(SEEN).log \
+	  env PYTHONPATH=examples/resnet RESNET_WEIGHTS='$(WEIGHTS)' \
+	  $(VENV)/buddy build resnet:resnet -o $(RESNET_BUNDLE)
+	@touch $@
+
+$(RESNET)/resnet: $(RESNET_BUNDLE)/manifest.json $(wildcard examples/resnet/* frontend/interfaces/*/*)
+	@$(STEP) "build examples/resnet" build/logs/resnet-$(SEEN).log \
+	  $(CMAKE) -S examples/resnet -B $(RESNET) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 \
+	  -DCMAKE_MAKE_PROGRAM=$(NINJA) -DBUDDY_BUNDLE=$(abspath $(RESNET_BUNDLE))
+	@$(STEP) "link examples/resnet" build/logs/resnet-$(SEEN)-build.log $(NINJA) -C $(RESNET) -j $(JOBS)
 	@touch $@
 
 FORCE:

@@ -1,12 +1,15 @@
 """Any nn.Module: `package.module:factory` names a function that makes it with example inputs.
 
 The factory returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`;
-`dynamic_shapes` is what torch.export takes.
+`dynamic_shapes` is what torch.export takes. Text files that the program around it needs (the names
+of classes, say) travel in the bundle if the module has them as its attribute `bundle_files`, name to
+text.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,7 @@ class FactorySource:
             name=name.rpartition(":")[2],
             architecture=type(module).__name__,
             origin={"format": "module", "factory": name},
+            files=_files(name, module),
         )
 
     def trace(self) -> Traced:
@@ -93,6 +97,19 @@ def make_module(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Any]:
     if not isinstance(inputs, tuple):
         raise BundleError(f"{name}: the example inputs are {_kind(inputs)}, not a tuple")
     return module, inputs, made[2] if len(made) == 3 else None
+
+
+def _files(name: str, module: torch.nn.Module) -> dict[str, str]:
+    files = getattr(module, "bundle_files", {})
+    if not isinstance(files, dict) or not all(
+        isinstance(part, str) for item in files.items() for part in item
+    ):
+        raise BundleError(f"{name}: bundle_files is not a dict of names to texts")
+    for file in files:
+        # Beside code, weights and manifest, whose names are others.
+        if not re.fullmatch(r"\w[\w.-]*\.txt", file, re.ASCII):
+            raise BundleError(f"{name}: bundle_files: '{file}' is not the plain name of a .txt file")
+    return files
 
 
 def _call(name: str) -> Any:
