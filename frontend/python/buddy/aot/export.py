@@ -20,6 +20,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
+from buddy.importer import whole_recurrences
+
 # How torch.export words an assertion that it derived by itself.
 _DERIVED = "Runtime assertion failed for expression"
 
@@ -42,7 +44,12 @@ class Traced:
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:
     """Trace `module`, which may be made of FakeTensors; its weights' values are not read."""
-    with torch.no_grad(), warnings.catch_warnings(), _no_traces_of_errors():
+    with (
+        torch.no_grad(),
+        warnings.catch_warnings(),
+        _no_traces_of_errors(),
+        whole_recurrences(),
+    ):
         ignore_torchs_own_warnings()
         program = torch.export.export(
             module,

@@ -2,8 +2,8 @@
 
 The factory returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`;
 `dynamic_shapes` is what torch.export takes. Text files that the program around it needs (the names
-of classes, say) travel in the bundle if the module has them as its attribute `bundle_files`, name to
-text.
+of classes, say) travel in the bundle if the module has them in its attribute `bundle_files`, by
+name.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def _files(name: str, module: torch.nn.Module) -> dict[str, str]:
     for file in files:
         # Beside code, weights and manifest, whose names are others.
         if not re.fullmatch(r"\w[\w.-]*\.txt", file, re.ASCII):
-            raise BundleError(f"{name}: bundle_files: '{file}' is not the plain name of a .txt file")
+            raise BundleError(
+                f"{name}: bundle_files: '{file}' is not the plain name of a .txt file"
+            )
     return files
 
 
