@@ -68,13 +68,12 @@ inline int64_t count(const std::string &flag, const char *text, int64_t most) {
 inline Options parseOptions(int argc, char **argv) {
   using namespace options_detail;
   enum { Logits = 256 };
-  static const option flags[] = {
-      {"top", required_argument, nullptr, 'k'},
-      {"threads", required_argument, nullptr, 't'},
-      {"logits", no_argument, nullptr, Logits},
-      {"model", required_argument, nullptr, 'm'},
-      {"help", no_argument, nullptr, 'h'},
-      {}};
+  static const option flags[] = {{"top", required_argument, nullptr, 'k'},
+                                 {"threads", required_argument, nullptr, 't'},
+                                 {"logits", no_argument, nullptr, Logits},
+                                 {"model", required_argument, nullptr, 'm'},
+                                 {"help", no_argument, nullptr, 'h'},
+                                 {}};
   Options options;
   opterr = 0;
   while (true) {

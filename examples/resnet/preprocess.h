@@ -50,8 +50,7 @@ inline std::vector<Taps> makeTaps(int64_t from, int64_t to, int64_t start) {
     }
     Taps taps{first, {}};
     for (double weight : weights)
-      taps.weights.push_back(
-          int32_t(0.5 + weight / sum * (1 << WeightBits)));
+      taps.weights.push_back(int32_t(0.5 + weight / sum * (1 << WeightBits)));
     all.push_back(std::move(taps));
   }
   return all;
@@ -87,7 +86,8 @@ inline Image resizeAndCrop(const Image &image) {
   // First along the lines, and only those lines that the crop is made of.
   int64_t firstRow = rows.front().first;
   int64_t endRow = rows.back().first + int64_t(rows.back().weights.size());
-  Image narrow({endRow - firstRow, CropSide, 3}), result({CropSide, CropSide, 3});
+  Image narrow({endRow - firstRow, CropSide, 3}),
+      result({CropSide, CropSide, 3});
   for (int64_t y = 0; y < narrow.size(0); ++y)
     for (int64_t x = 0; x < CropSide; ++x)
       for (int64_t c = 0; c < 3; ++c)
@@ -96,8 +96,8 @@ inline Image resizeAndCrop(const Image &image) {
   for (int64_t y = 0; y < CropSide; ++y)
     for (int64_t x = 0; x < CropSide; ++x)
       for (int64_t c = 0; c < 3; ++c)
-        result(y, x, c) = blend(rows[y], &narrow(rows[y].first - firstRow, x, c),
-                                3 * CropSide);
+        result(y, x, c) = blend(
+            rows[y], &narrow(rows[y].first - firstRow, x, c), 3 * CropSide);
   return result;
 }
 

@@ -65,7 +65,10 @@ def seeded(**config: Any) -> Classifier:
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = None  # the mean of the batches seen
     with torch.no_grad():
-        network.train()(torch.randn(2, 3, SIDE, SIDE))
+        # Of several coarsenesses, as edges and areas of an image are.
+        noise = [torch.randn(1, 3, SIDE >> i, SIDE >> i) for i in range(6)]
+        resized = [nn.functional.interpolate(part, size=SIDE, mode="nearest") for part in noise]
+        network.train()(torch.cat(resized))
     return Classifier(network, {"notice.txt": NOTICE + "\n"})
 
 
