@@ -33,7 +33,14 @@ export AUDIO := $(value AUDIO)
 # To `make minilm`: a file with a sentence a line.
 SENTENCES ?= examples/minilm/sentences.txt
 
-.PHONY: help setup ready check check-all llama minilm whisper lint format docs clean distclean
+# To `make resnet`: without an image, one that a package brings; without weights, random ones.
+IMAGE ?=
+WEIGHTS ?=
+unexport IMAGE
+export BUDDY_IMAGE := $(value IMAGE)
+
+
+.PHONY: help setup ready check check-all llama minilm resnet whisper lint format docs clean distclean
 
 help: ## list the targets
 	@echo "Buddy: an MLIR-based ahead-of-time compiler for PyTorch models"; echo
@@ -41,6 +48,7 @@ help: ## list the targets
 	@echo '  make llama PROMPT="The capital of France is" N=64 [MODEL=file.gguf] [DTYPE=keep] [THREADS=2]'
 	@echo '  make minilm [SENTENCES=file.txt]'
 	@echo '  make whisper AUDIO=speech.wav [THREADS=2]'
+	@echo '  make resnet IMAGE=photo.jpg [WEIGHTS=file.safetensors] [THREADS=2]'
 
 setup: ready ## install what is missing and build: tools in build/bin, Python in .venv
 	@echo "ready: tools in build/bin, Python environment in .venv (. .venv/bin/activate)"
@@ -108,6 +116,30 @@ $(BUNDLE)/manifest.json: build/bundles/$(NAME).model $(wildcard $(MODEL)) $(COMP
 
 $(LLAMA)/llama: $(BUNDLE)/manifest.json $(wildcard examples/llama/*) $(INTERFACES)
 	$(call build_example,llama,$(LLAMA),$(BUNDLE))
+
+# --- make resnet ------------------------------------------------------------------------------------
+
+SEEN := $(if $(WEIGHTS),$(patsubst %.safetensors,%,$(notdir $(abspath $(WEIGHTS)))),random)
+RESNET_BUNDLE := build/bundles/resnet-$(SEEN)
+RESNET := build/examples/resnet-$(SEEN)
+PHOTO = $(firstword $(wildcard .venv/lib/python3*/site-packages/matplotlib/mpl-data/sample_data/*.jpg))
+
+resnet: ready ## compile a ResNet-50 to a native bundle and name what an image shows, from C++
+	@$(MAKE) $(RESNET)/resnet
+	@$(RESNET)/resnet $(if $(THREADS),-t $(THREADS)) -- "$${BUDDY_IMAGE:-$(PHOTO)}"
+
+build/bundles/resnet-$(SEEN).model: FORCE
+	@mkdir -p $(@D); echo '$(abspath $(WEIGHTS))' | cmp -s - $@ || echo '$(abspath $(WEIGHTS))' > $@
+
+$(RESNET_BUNDLE)/manifest.json: build/bundles/resnet-$(SEEN).model examples/resnet/resnet.py
+$(RESNET_BUNDLE)/manifest.json: $(wildcard $(WEIGHTS)) $(COMPILER)
+	@$(STEP) "compile ResNet" build/logs/bundle-resnet-$(SEEN).log \
+	  env PYTHONPATH=examples/resnet RESNET_WEIGHTS='$(WEIGHTS)' \
+	  $(VENV)/buddy build resnet:resnet -o $(RESNET_BUNDLE)
+	@touch $@
+
+$(RESNET)/resnet: $(RESNET_BUNDLE)/manifest.json $(wildcard examples/resnet/*) $(INTERFACES)
+	$(call build_example,resnet,$(RESNET),$(RESNET_BUNDLE))
 
 FORCE:
 

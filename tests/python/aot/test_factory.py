@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from buddy.aot import bundle
+from buddy.aot import bundle, manifest
 from buddy.aot.errors import BundleError
 from buddy.aot.factory import FactorySource
 
@@ -47,6 +47,21 @@ def fails():
 
 def wrong_inputs():
     return Net(), (torch.randn(5, 5),)
+
+def with_files():
+    net = Net()
+    net.bundle_files = {"labels.txt": "first\\nsecond\\n"}
+    return net, (torch.randn(5, 4),)
+
+def outside():
+    net = Net()
+    net.bundle_files = {"../labels.txt": ""}
+    return net, (torch.randn(5, 4),)
+
+def no_text():
+    net = Net()
+    net.bundle_files = {"labels.txt": 3}
+    return net, (torch.randn(5, 4),)
 """
 
 
@@ -71,6 +86,13 @@ def test_parameters_buffers_and_constants_are_stored(tmp_path: Path) -> None:
         assert value.is_contiguous()
     assert torch.equal(source.load("shift"), torch.arange(3.0))
     assert source.write_tokenizer(tmp_path) == []
+    assert source.description.files == {}
+
+
+def test_files_of_the_module_travel_in_the_bundle(tmp_path: Path) -> None:
+    bundle.build("user_model:with_files", tmp_path / "bundle", bundle.BuildOptions(quiet=True))
+    assert (tmp_path / "bundle" / "labels.txt").read_text() == "first\nsecond\n"
+    assert manifest.read(tmp_path / "bundle")["files"] == ["labels.txt"]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +105,8 @@ def test_parameters_buffers_and_constants_are_stored(tmp_path: Path) -> None:
         ("user_model:no_inputs", "not a tuple"),
         ("user_model:fails", "ValueError: no luck"),
         ("user_model:wrong_inputs", r"torch\.export"),
+        ("user_model:outside", "'../labels.txt' is not the plain name"),
+        ("user_model:no_text", "not a dict of names to texts"),
     ],
 )
 def test_mistakes_are_named(

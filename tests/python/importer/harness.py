@@ -27,6 +27,7 @@ from buddy.importer import (
     import_exported_program,
     import_graph,
     prepare_fx,
+    whole_recurrences,
 )
 from buddy.importer.signature import FunctionInfo
 from functorch.compile import make_boxed_func
@@ -356,7 +357,7 @@ class Backend:
                     ]
                 ),
             }
-        with torch._functorch.config.patch(unlift_effect_tokens=True):
+        with torch._functorch.config.patch(unlift_effect_tokens=True), whole_recurrences():
             return aot_autograd(
                 fw_compiler=self._compile,
                 inference_compiler=self._compile,

@@ -127,12 +127,15 @@ def build(model: str, output: Path, options: BuildOptions) -> None:
         record |= {
             "runtime": runtime,
             "tokenizer": tokenizer,
+            "files": sorted(source.description.files),
             "weights": {"file": WEIGHTS, "bytes": layout.size, "tensors": len(layout.specs)},
             "entries": [
                 _describe_entry(name, imported.functions[name].args, layout, traced, packings)
                 for name, traced in entries.items()
             ],
         }
+        for name, text in source.description.files.items():
+            (stage / name).write_text(text, encoding="utf-8")
         (stage / HEADER).write_text(header.render(record))
         (stage / MANIFEST).write_text(manifest.dump(record))
     progress.line(f"  {output}: built in {sum(progress.seconds.values()):.1f} s")

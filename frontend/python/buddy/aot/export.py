@@ -20,7 +20,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
-from buddy.importer import decompositions
+from buddy.importer import decompositions, whole_recurrences
 
 # The name of a model's entry point where there is only one.
 ENTRY = "forward"
@@ -46,7 +46,12 @@ class Traced:
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None) -> Traced:
     """Trace `module`, which may be made of FakeTensors; its weights' values are not read."""
-    with torch.no_grad(), warnings.catch_warnings(), _no_traces_of_errors():
+    with (
+        torch.no_grad(),
+        warnings.catch_warnings(),
+        _no_traces_of_errors(),
+        whole_recurrences(),
+    ):
         ignore_torchs_own_warnings()
         program = torch.export.export(
             module,

@@ -3,13 +3,16 @@
 The factory returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, where
 `dynamic_shapes` is what torch.export takes; or a `torch.export.ExportedProgram`; or, for several
 entry points over shared weights and state, a dict of such values by name.  In place of a module
-may stand a method of one: `(model.encode, (image,))`.
+may stand a method of one: `(model.encode, (image,))`.  Text files that the program around it needs
+(the names of classes, say) travel in the bundle if the first module has them in its attribute
+`bundle_files`, by name.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +53,15 @@ class FactorySource:
         made = make_entries(name)
         self._entries, self._values = made, dict[str, torch.Tensor]()
         first = next(iter(made.values()))
-        module = first.module if isinstance(first, Entry) else None
+        module = _owner(first.module) if isinstance(first, Entry) else None
         for entry in made.values():
             if isinstance(entry, Entry):
                 _prepare(entry.module)
         self.description = Description(
             name=name.rpartition(":")[2],
-            architecture=_class_name(module),
+            architecture=type(module).__name__ if module is not None else "ExportedProgram",
             origin={"format": "module", "factory": name},
+            files=_files(name, module),
         )
 
     def trace(self) -> dict[str, Traced]:
@@ -182,15 +186,29 @@ def _prepare(module: torch.nn.Module) -> None:
             tensor.data = tensor.data.contiguous()
 
 
-def _class_name(module: torch.nn.Module | None) -> str:
-    if module is None:
-        return "ExportedProgram"
-    return type(module.owner if isinstance(module, _Method) else module).__name__
+def _owner(module: torch.nn.Module) -> torch.nn.Module:
+    """The user's module."""
+    return module.owner if isinstance(module, _Method) else module
 
 
 def _drop_prefix(program: ExportedProgram, prefix: str) -> None:
     targets = [spec.target for spec in program.graph_signature.input_specs if spec.target]
     rename_weights(program, {name: name.removeprefix(prefix) for name in targets})
+
+
+def _files(name: str, module: torch.nn.Module | None) -> dict[str, str]:
+    files = getattr(module, "bundle_files", {})
+    if not isinstance(files, dict) or not all(
+        isinstance(part, str) for item in files.items() for part in item
+    ):
+        raise BundleError(f"{name}: bundle_files is not a dict of names to texts")
+    for file in files:
+        # Beside code, weights and manifest, whose names are others.
+        if not re.fullmatch(r"\w[\w.-]*\.txt", file, re.ASCII):
+            raise BundleError(
+                f"{name}: bundle_files: '{file}' is not the plain name of a .txt file"
+            )
+    return files
 
 
 def _call(name: str) -> Any:

@@ -6,6 +6,7 @@
      "target": {"name", "triple", "cpu", "features": [LLVM names that the CPU must have]},
      "versions": {"buddy", "torch", "llvm"},
      "library", "header", "runtime": [...], "tokenizer": [...],
+     "files": [...],                              what a factory's module brings along
      "weights": {"file", "bytes", "tensors"},
      "entries": [{"name", "symbol", "workspace_symbol", "arguments": [
         {"name", "kind", "dtype", "shape": [4, "capacity", …], "layout": "identity" | {"strides"},

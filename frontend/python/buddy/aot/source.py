@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """What the manifest says of the model beyond its entries."""
+    """What the manifest says of the model beyond its entries.
+
+    files: text files that the bundle's program needs, by name.
+    """
 
     name: str
     architecture: str
@@ -31,6 +34,7 @@ class Description:
     eos_tokens: list[int] = field(default_factory=list)
     bos_token: int | None = None
     origin: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
 
 
 class Source(Protocol):

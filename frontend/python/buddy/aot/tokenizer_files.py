@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face directory, or a file of one, as a bundle carries it for `buddy::Text`."""
+"""The tokenizer of a bundle: the files of a Hugging Face directory, or one of them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from buddy.importer import UnsupportedOpsError, decompositions, prepare_fx
+from buddy.importer import UnsupportedOpsError, decompositions, prepare_fx, whole_recurrences
 
 from .graph import Call, compile_graph
 from .library import check_target
@@ -39,7 +39,7 @@ def buddy_backend(
     )
     # Operators with an effect (an error that depends on data) are in order by tokens; with this
     # they are made in the graph instead of being arguments and results of it.
-    with torch._functorch.config.patch(unlift_effect_tokens=True):
+    with torch._functorch.config.patch(unlift_effect_tokens=True), whole_recurrences():
         return backend(prepare_fx(gm), example_inputs)
 
 

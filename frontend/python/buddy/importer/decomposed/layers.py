@@ -1,4 +1,4 @@
-"""Whole layers that PyTorch has one inference kernel for: an LSTM's, a transformer encoder's."""
+"""The transformer encoder's layer, which PyTorch has one inference kernel for."""
 
 from __future__ import annotations
 
@@ -6,43 +6,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch._decomp.decompositions import one_layer_lstm
 
 import buddy.ops  # noqa: F401  (defines torch.ops.buddy)
 
 from .table import decomposes
 
 aten = torch.ops.aten
-
-_LSTM = 2  # oneDNN's number of the cell
-
-
-@decomposes(aten.mkldnn_rnn_layer.default)
-def mkldnn_rnn_layer(
-    x: torch.Tensor,
-    w_input: torch.Tensor,
-    w_hidden: torch.Tensor,
-    b_input: torch.Tensor,
-    b_hidden: torch.Tensor,
-    hx: torch.Tensor,
-    cx: torch.Tensor,
-    reverse: bool,
-    batch_sizes: list[int],
-    mode: int,
-    hidden_size: int,
-    num_layers: int,
-    has_biases: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    train: bool,
-) -> Any:
-    """One direction of one layer, [time, batch, size]; the last result is a training workspace."""
-    if mode != _LSTM or batch_sizes or num_layers != 1 or bidirectional or batch_first or train:
-        return NotImplemented
-    weights = [w_input, w_hidden, *([b_input, b_hidden] if has_biases else [])]
-    hidden = (hx.reshape(hx.shape[-2:]), cx.reshape(cx.shape[-2:]))
-    out, (h, c) = one_layer_lstm(x, hidden, weights, has_biases, reverse)
-    return out, h.reshape(hx.shape), c.reshape(cx.shape), x.new_empty((0,), dtype=torch.uint8)
 
 
 @decomposes(aten._transformer_encoder_layer_fwd.default)

@@ -16,6 +16,7 @@ from . import (  # noqa: F401
     linalg_parts,
     linear_algebra,
     random,
+    recurrence,
     reduction,
     scan_sort,
     scatter,

@@ -126,6 +126,13 @@ def _addmv(
 
 @lowers(aten.linear.default)
 def _linear(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return linear(b, x, weight, bias, x.dtype)
+
+
+def linear(
+    b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """[..., K] x [N, K] (or [K]) + [N], rounded to the dtype."""
     batch = x.rank - 1
     n = batch + 1
     features = [] if weight.rank == 1 else [batch]
@@ -140,8 +147,8 @@ def _linear(b: Builder, x: Tensor, weight: Tensor, bias: Tensor | None = None) -
         shape,
     )
     if bias is None:
-        return b.cast(product, x.dtype)
-    return add_bias(b, product, bias, x.dtype, 1, 1)
+        return b.cast(product, dtype)
+    return add_bias(b, product, bias, dtype, 1, 1)
 
 
 def add_bias(
