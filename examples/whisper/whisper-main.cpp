@@ -146,8 +146,7 @@ public:
     isFirst = true;
     int64_t capacity = state.self_k[0].size(1);
     int64_t position = 0;
-    for (Tokens fresh = prompt;
-         position + int64_t(fresh.size()) <= capacity;) {
+    for (Tokens fresh = prompt; position + int64_t(fresh.size()) <= capacity;) {
       int64_t token = speak(fresh, position);
       position += fresh.size();
       if (token == tokens.end)
@@ -161,8 +160,8 @@ public:
 private:
   /// The likeliest token after `fresh`, which begin at `position`.
   int64_t speak(Tokens &fresh, int64_t position) {
-    auto view = buddy::MemRef<int64_t, 1>::view(fresh.data(),
-                                                {int64_t(fresh.size())});
+    auto view =
+        buddy::MemRef<int64_t, 1>::view(fresh.data(), {int64_t(fresh.size())});
     model.speak(context, view, position, state, logits);
     return std::max_element(logits.data(), logits.data() + logits.size(0)) -
            logits.data();
