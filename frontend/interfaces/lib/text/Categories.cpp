@@ -15,7 +15,8 @@ uint32_t buddy::text::categoryMask(char32_t c) {
   // Characters that have changed their category since.
   static constexpr std::pair<char32_t, uint32_t> Changed[] = {
       {0x166D, U_GC_PO_MASK}, {0x1734, U_GC_MN_MASK}, {0x1885, U_GC_LO_MASK},
-      {0x1886, U_GC_LO_MASK}, {0xA9BD, U_GC_MC_MASK}, {0x111C9, U_GC_PO_MASK}};
+      {0x1886, U_GC_LO_MASK}, {0xA9BD, U_GC_MC_MASK}, {0x111C9, U_GC_PO_MASK},
+      {0x1171E, U_GC_MN_MASK}};
   for (auto [changed, mask] : Changed)
     if (c == changed)
       return mask;
