@@ -42,6 +42,19 @@ class Solver(nn.Module):
 def solver():
     return Solver(), (torch.eye(3), torch.ones(3, 2))
 
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.gru = nn.GRU(6, 20, bidirectional=True)
+        self.lstm = nn.LSTM(40, 9)
+
+    def forward(self, x):
+        return self.lstm(self.gru(x)[0])[0]
+
+def recurrent():
+    return Recurrent(), (torch.randn(5, 2, 6),), {"x": {0: Dim("time")}}
+
 def unsupported():
     class Bad(nn.Module):
         def forward(self, x):
@@ -164,6 +177,19 @@ def test_what_calls_the_library_of_mathematics_carries_it(folder: Path) -> None:
     torch.testing.assert_close(result, torch.linalg.solve(a, b) + spectrum)
     with pytest.raises(BundleError, match="singular"):
         library.call([torch.zeros(3, 3), b, result])
+
+
+def test_recurrent_layers_take_every_length(folder: Path, net: Any) -> None:
+    done = buddy("build", "user_net:recurrent", "-o", "recurrent", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    library = BundleLibrary(folder / "recurrent", 2)
+    import user_net
+
+    model = user_net.Recurrent().eval()
+    for time in (1, 5, 70):
+        x, result = torch.randn(time, 2, 6), torch.empty(time, 2, 9)
+        library.call([x, result])
+        torch.testing.assert_close(result, model(x))
 
 
 def test_the_library_of_mathematics_is_for_this_machine_only(folder: Path) -> None:
