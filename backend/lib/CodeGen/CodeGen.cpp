@@ -5,6 +5,8 @@
 #include "buddy/Dialect/Buddy.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -14,6 +16,9 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Utils/SplitModule.h"
+
+#include <thread>
 
 using namespace llvm;
 
@@ -150,6 +155,79 @@ Error buddy::emitModule(Module &module, TargetMachine &machine, FileKind kind,
   return Error::success();
 }
 
+/// Instructions from which on a module is worth the copies that two threads
+/// need: about a fifth of a second of code generation.
+static constexpr unsigned kPartSize = 4000;
+
+/// Splits the module and emits each part, in a context of its own, by a thread.
+static Error
+emitParts(Module &module, ArrayRef<raw_pwrite_stream *> streams,
+          function_ref<Error(Module &, raw_pwrite_stream &)> emit) {
+  SmallVector<SmallString<0>> bitcodes;
+  SplitModule(module, streams.size(), [&](std::unique_ptr<Module> part) {
+    raw_svector_ostream os(bitcodes.emplace_back());
+    WriteBitcodeToFile(*part, os);
+  });
+  std::vector<Error> errors;
+  for (size_t i = 0; i < bitcodes.size(); ++i)
+    errors.push_back(Error::success());
+  auto emitPart = [&](size_t i) {
+    LLVMContext context;
+    auto part = parseBitcodeFile(MemoryBufferRef(bitcodes[i], "part"), context);
+    errors[i] = joinErrors(std::move(errors[i]),
+                           part ? emit(**part, *streams[i]) : part.takeError());
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < bitcodes.size(); ++i)
+    threads.emplace_back(emitPart, i);
+  emitPart(0);
+  for (std::thread &thread : threads)
+    thread.join();
+  Error all = Error::success();
+  for (Error &error : errors)
+    all = joinErrors(std::move(all), std::move(error));
+  return all;
+}
+
+/// Writes the module, optimised, to `parts` object files beside `output` and
+/// appends their names, also of those to remove after an error.
+static Error emitObjects(Module &module, const buddy::TargetInfo &target,
+                         unsigned optLevel, StringRef output, unsigned parts,
+                         SmallVectorImpl<std::string> &objects) {
+  SmallVector<std::unique_ptr<raw_fd_ostream>> files;
+  SmallVector<raw_pwrite_stream *> streams;
+  for (unsigned i = 0; i < parts; ++i) {
+    SmallString<128> object;
+    int fd;
+    if (std::error_code ec =
+            sys::fs::createUniqueFile(output + ".%%%%%%%%.o", fd, object))
+      return createFileError(output, ec);
+    objects.push_back(object.str().str());
+    files.push_back(std::make_unique<raw_fd_ostream>(fd, /*shouldClose=*/true));
+    streams.push_back(files.back().get());
+  }
+  auto emit = [&](Module &part, raw_pwrite_stream &os) -> Error {
+    auto machine = createTargetMachine(target, optLevel);
+    if (!machine)
+      return machine.takeError();
+    return buddy::emitModule(part, **machine, buddy::FileKind::Object, os);
+  };
+  Error error = Error::success();
+  if (parts == 1)
+    error = emit(module, *streams[0]);
+  else
+    error = emitParts(module, streams, emit);
+  for (auto [file, object] : llvm::zip_equal(files, objects)) {
+    file->close();
+    if (file->has_error()) {
+      if (!error)
+        error = createFileError(object, file->error());
+      file->clear_error();
+    }
+  }
+  return error;
+}
+
 Error buddy::compileModule(mlir::Operation *op, const TargetInfo &target,
                            unsigned optLevel, bool shared, StringRef output,
                            const LinkOptions &options) {
@@ -163,26 +241,20 @@ Error buddy::compileModule(mlir::Operation *op, const TargetInfo &target,
   if (!machine)
     return machine.takeError();
   optimizeModule(**module, **machine, optLevel);
-  SmallString<128> object;
-  int fd;
-  if (std::error_code ec =
-          sys::fs::createUniqueFile(output + ".%%%%%%%%.o", fd, object))
-    return createFileError(output, ec);
-  Error error = Error::success();
-  {
-    raw_fd_ostream os(fd, /*shouldClose=*/true);
-    error = emitModule(**module, **machine, FileKind::Object, os);
-    os.close();
-    if (!error && os.has_error()) {
-      error = createFileError(object, os.error());
-      os.clear_error();
-    }
-  }
+  // Functions that threads run are called by address, so the optimiser is done
+  // with the module as a whole, and the parts of it can become code at once.
+  unsigned parts = shared && (*module)->getInstructionCount() > kPartSize &&
+                           llvm_is_multithreaded()
+                       ? 2
+                       : 1;
+  SmallVector<std::string> objects;
+  Error error = emitObjects(**module, target, optLevel, output, parts, objects);
   if (!error && shared)
-    error = linkSharedLibrary({object.str().str()}, output, target, options);
+    error = linkSharedLibrary(objects, output, target, options);
   else if (!error)
-    if (std::error_code ec = sys::fs::rename(object, output))
+    if (std::error_code ec = sys::fs::rename(objects[0], output))
       error = createFileError(output, ec);
-  sys::fs::remove(object);
+  for (StringRef object : objects)
+    sys::fs::remove(object);
   return error;
 }
