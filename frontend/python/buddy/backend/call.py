@@ -53,7 +53,8 @@ class _Writer:
         self.lines: list[str] = []
         # `torch` and `math` are the printer's.
         self.names: dict[str, Any] = {
-            "empty_strided": torch.empty_strided,
+            # As inductor's code does: torch.empty_strided takes half a microsecond more.
+            "empty_strided": torch._C._dynamo.guards._empty_strided_cpu,  # type: ignore[attr-defined]
             "torch": torch,
             "math": math,
         }
@@ -147,10 +148,8 @@ class _Writer:
                 f"{self.expr(arg.storage_offset)}, {dtype})"
             )
             return f"out{index}"
-        self.add(
-            f"out{index} = empty_strided({self.tuple(arg.shape)}, {self.tuple(arg.strides)}, "
-            f"dtype={dtype})"
-        )
+        sizes, strides = self.tuple(arg.shape), self.tuple(arg.strides)
+        self.add(f"out{index} = empty_strided({sizes}, {strides}, {dtype})")
         return f"out{index}"
 
     def dynamic_sizes(self) -> str:
