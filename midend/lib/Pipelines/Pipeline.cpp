@@ -70,6 +70,7 @@ static void buildGraphPhase(OpPassManager &manager, Activations activations) {
   functions().addPass(createTosaToArithPass());
   functions().addPass(createTosaToTensorPass());
   cleanUp(manager);
+  functions().addPass(createLowerConvolutions());
   // Before generalization, which would hide contractions behind transposes.
   functions().addPass(createFoldTransposes());
   functions().addPass(createFuseElementwise());

@@ -95,6 +95,26 @@ def FoldTransposes : Pass<"buddy-fold-transposes", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::linalg::LinalgDialect"];
 }
 
+def LowerConvolutions : Pass<"buddy-lower-convolutions", "::mlir::func::FuncOp"> {
+  let summary = "convolutions as matrix products of filters and windows";
+  let description = [{
+    A convolution, of any number of dimensions, strides, dilations, groups and either
+    order of channels, whose output channels share windows, becomes an op that copies
+    the windows to columns and a contraction. Windows of one element are not copied.
+    What is depthwise, or has few output channels, is left alone. Columns that are
+    larger than a quarter of the last cache are made tile by tile.
+
+    ```mlir
+    %y = linalg.conv_2d_nchw_fchw ins(%x, %w : tensor<1x8x9x9xf32>, tensor<16x8x3x3xf32>) …
+    // becomes
+    %columns = linalg.generic … ins(%x) outs(…: tensor<1x8x3x3x7x7xf32>)  // a copy
+    %product = linalg.generic … ins(%c, %f : tensor<1x72x49xf32>, tensor<16x72xf32>) …
+    ```
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FuseElementwise : Pass<"buddy-fuse-elementwise", "::mlir::func::FuncOp"> {
   let summary = "fuse chains of element-wise ops, contractions kept whole";
   let description = [{

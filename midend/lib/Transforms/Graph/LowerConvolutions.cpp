@@ -1,0 +1,352 @@
+//===- LowerConvolutions.cpp - convolutions as matrix products ------------===//
+//
+// Enters: linalg ops that are convolutions, on tensors, padding aside. Leaves:
+// for each with several output channels that share its windows, an op that
+// copies the windows to columns ("im2col": Chellapilla, Puri and Simard, "High
+// Performance Convolutional Neural Networks for Document Processing", 2006) and
+// a contraction of them with the filter; where a window is one element the
+// input itself is the columns. Others, depthwise ones say, stay as they are.
+//
+// Columns larger than the last cache are made and used part by part: the op is
+// tiled first, along the batch and then along the image.
+//
+//===----------------------------------------------------------------------===//
+
+#include "buddy/Transforms/ModuleTarget.h"
+#include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+
+namespace buddy {
+#define GEN_PASS_DEF_LOWERCONVOLUTIONS
+#include "buddy/Transforms/Passes.h.inc"
+} // namespace buddy
+
+using namespace mlir;
+using namespace buddy;
+
+namespace {
+/// Loop dimensions of a convolution as those of a product: for each of `outer`,
+/// `result[rows, points] += filter[rows, reductions] * columns[reductions,
+/// points]`, or the transposed of it.
+struct Convolution {
+  linalg::LinalgOp op;
+  SmallVector<unsigned> outer; ///< Batch and groups.
+  SmallVector<unsigned> rows;  ///< Output channels of a group.
+  SmallVector<unsigned> points, reductions;
+  /// Where the result has its points after its channels.
+  bool pointsLast = true;
+  SmallVector<int64_t> sizes; ///< Of all loops; kDynamic where unknown.
+
+  static std::optional<Convolution> match(linalg::LinalgOp op);
+
+  AffineMap map(unsigned operand) const {
+    return linalg::LinalgOp(op).getIndexingMapsArray()[operand];
+  }
+  ShapedType type(unsigned operand) const {
+    return cast<ShapedType>(op->getOperand(operand).getType());
+  }
+  int64_t size(ArrayRef<unsigned> dims) const {
+    int64_t size = 1;
+    for (unsigned dim : dims) {
+      if (ShapedType::isDynamic(sizes[dim]))
+        return ShapedType::kDynamic;
+      size *= sizes[dim];
+    }
+    return size;
+  }
+  /// Dimensions of the columns, in order.
+  SmallVector<unsigned> columnDims() const {
+    SmallVector<unsigned> dims(outer);
+    llvm::append_range(dims, pointsLast ? reductions : points);
+    llvm::append_range(dims, pointsLast ? points : reductions);
+    return dims;
+  }
+};
+} // namespace
+
+/// Those of `dims` that the map's results are, in the order of the results;
+/// nothing if some are no result or other results stand in between.
+static std::optional<SmallVector<unsigned>>
+adjacentInResults(AffineMap map, ArrayRef<unsigned> dims) {
+  SmallVector<unsigned> found, places;
+  for (auto [place, expr] : llvm::enumerate(map.getResults())) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (!dim || !llvm::is_contained(dims, dim.getPosition()))
+      continue;
+    found.push_back(dim.getPosition());
+    places.push_back(place);
+  }
+  if (found.size() != dims.size() ||
+      (!places.empty() && places.back() - places.front() + 1 != places.size()))
+    return std::nullopt;
+  return found;
+}
+
+std::optional<Convolution> Convolution::match(linalg::LinalgOp op) {
+  if (!op.hasPureTensorSemantics() || op->getNumOperands() != 3 ||
+      op.getNumDpsInits() != 1 || op->getNumRegions() != 1 ||
+      linalg::isaContractionOpInterface(op) ||
+      !linalg::isaConvolutionOpInterface(op))
+    return std::nullopt;
+  FailureOr<linalg::ConvolutionDimensions> dims =
+      linalg::inferConvolutionDims(op);
+  if (failed(dims) || dims->outputChannel.empty() || dims->inputChannel.empty())
+    return std::nullopt;
+  Convolution c;
+  c.op = op;
+  c.sizes = op.getStaticLoopRanges();
+  llvm::append_range(c.outer, dims->batch);
+  llvm::append_range(c.outer, dims->depth);
+  llvm::sort(c.outer);
+  SmallVector<unsigned> reductions(dims->inputChannel.begin(),
+                                   dims->inputChannel.end());
+  llvm::append_range(reductions, dims->filterLoop);
+  // Each is one dimension of the product: a tensor that has them next to each
+  // other is collapsed. The filter orders the reductions, the result the rest.
+  auto ordered = [&](unsigned operand, ArrayRef<unsigned> from,
+                     SmallVector<unsigned> &to) {
+    auto found = adjacentInResults(c.map(operand), from);
+    if (found)
+      to = *found;
+    return found.has_value();
+  };
+  if (!ordered(1, reductions, c.reductions) ||
+      !ordered(2, dims->outputImage, c.points) ||
+      !ordered(2, dims->outputChannel, c.rows) ||
+      !adjacentInResults(c.map(1), c.rows) ||
+      c.outer.size() + c.rows.size() + c.points.size() + c.reductions.size() !=
+          c.sizes.size())
+    return std::nullopt;
+  // A size that is not known could not be told the collapsed tensors.
+  if (ShapedType::isDynamic(c.size(c.reductions)) ||
+      ShapedType::isDynamic(c.size(c.rows)))
+    return std::nullopt;
+  auto place = [&](unsigned dim) {
+    return *c.map(2).getResultPosition(getAffineDimExpr(dim, op.getContext()));
+  };
+  c.pointsLast = place(c.points[0]) > place(c.rows[0]);
+  return c;
+}
+
+/// Groups of neighbouring dimensions of a tensor whose dimensions are the loop
+/// dimensions `dims`: each of `merged` becomes one.
+static SmallVector<ReassociationIndices>
+reassociate(ArrayRef<unsigned> dims, ArrayRef<ArrayRef<unsigned>> merged) {
+  SmallVector<ReassociationIndices> groups;
+  std::optional<unsigned> last;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    std::optional<unsigned> now;
+    for (auto [number, group] : llvm::enumerate(merged))
+      if (llvm::is_contained(group, dim))
+        now = number;
+    if (now && now == last)
+      groups.back().push_back(i);
+    else
+      groups.push_back({int64_t(i)});
+    last = now;
+  }
+  return groups;
+}
+
+static Value collapse(OpBuilder &b, Location loc, Value value,
+                      ArrayRef<ReassociationIndices> groups) {
+  if (int64_t(groups.size()) == cast<ShapedType>(value.getType()).getRank())
+    return value;
+  return tensor::CollapseShapeOp::create(b, loc, value, groups);
+}
+
+/// The loop dimensions that the results of a map are.
+static SmallVector<unsigned> dimsOf(AffineMap map) {
+  SmallVector<unsigned> dims;
+  for (AffineExpr expr : map.getResults())
+    dims.push_back(cast<AffineDimExpr>(expr).getPosition());
+  return dims;
+}
+
+namespace {
+class Rewriter {
+public:
+  Rewriter(RewriterBase &b, const Convolution &c)
+      : b(b), loc(c.op->getLoc()), c(c) {}
+
+  void run() {
+    SmallVector<ArrayRef<unsigned>> merged = {c.rows, c.points, c.reductions};
+    SmallVector<unsigned> columnDims = c.columnDims();
+    Value columns = c.op->getOperand(0);
+    if (auto dims = dimsOfColumnsAsGiven(columnDims))
+      columnDims = *dims;
+    else
+      columns = copyWindows(columnDims);
+    Value filter = c.op->getOperand(1), init = c.op->getOperand(2);
+    SmallVector<unsigned> filterDims = dimsOf(c.map(1));
+    SmallVector<unsigned> resultDims = dimsOf(c.map(2));
+    auto resultGroups = reassociate(resultDims, merged);
+    Value factors[] = {
+        collapse(b, loc, columns, reassociate(columnDims, merged)),
+        collapse(b, loc, filter, reassociate(filterDims, merged))};
+    Value sums = collapse(b, loc, init, resultGroups);
+    auto maps = {productMap(columnDims), productMap(filterDims),
+                 productMap(resultDims)};
+    SmallVector<utils::IteratorType> kinds(c.outer.size() + 2,
+                                           utils::IteratorType::parallel);
+    kinds.push_back(utils::IteratorType::reduction);
+    auto product = linalg::GenericOp::create(b, loc, sums.getType(), factors,
+                                             sums, maps, kinds);
+    product->setDiscardableAttrs(c.op->getDiscardableAttrDictionary());
+    b.cloneRegionBefore(c.op->getRegion(0), product.getRegion(),
+                        product.getRegion().end());
+    Value result = product.getResult(0);
+    if (result.getType() != init.getType())
+      result = tensor::ExpandShapeOp::create(
+          b, loc, init.getType(), result, resultGroups,
+          tensor::getMixedSizes(b, loc, init));
+    b.replaceOp(c.op, result);
+  }
+
+private:
+  /// The map of an operand of the product whose dimensions are `dims`, of which
+  /// rows, points and reductions are one each: the product's loops are the
+  /// outer ones, rows, points, reduction.
+  AffineMap productMap(ArrayRef<unsigned> dims) {
+    unsigned count = c.outer.size() + 3;
+    SmallVector<AffineExpr> results;
+    for (unsigned dim : dims) {
+      unsigned loop;
+      if (const unsigned *found = llvm::find(c.outer, dim);
+          found != c.outer.end())
+        loop = found - c.outer.begin();
+      else
+        loop = c.outer.size() + (llvm::is_contained(c.rows, dim)     ? 0
+                                 : llvm::is_contained(c.points, dim) ? 1
+                                                                     : 2);
+      AffineExpr expr = b.getAffineDimExpr(loop);
+      if (results.empty() || results.back() != expr)
+        results.push_back(expr);
+    }
+    return AffineMap::get(count, 0, results, b.getContext());
+  }
+
+  /// If windows are one element, side by side, the input may be the columns:
+  /// which of their dimensions it has, the others being of size 1.
+  std::optional<SmallVector<unsigned>>
+  dimsOfColumnsAsGiven(ArrayRef<unsigned> columnDims) {
+    SmallVector<unsigned> kept;
+    for (unsigned dim : columnDims)
+      if (c.sizes[dim] != 1 || !llvm::is_contained(c.reductions, dim))
+        kept.push_back(dim);
+    ShapedType type = c.type(0);
+    if (type.getRank() != int64_t(kept.size()))
+      return std::nullopt;
+    for (auto [place, expr] : llvm::enumerate(c.map(0).getResults())) {
+      // Of point + window only the point is left where the window is at 0.
+      AffineExpr simple = expr;
+      for (unsigned dim : c.reductions)
+        if (c.sizes[dim] == 1)
+          simple = simple.replace(b.getAffineDimExpr(dim),
+                                  b.getAffineConstantExpr(0));
+      if (simple != b.getAffineDimExpr(kept[place]) ||
+          type.isDynamicDim(place) ||
+          type.getDimSize(place) != c.sizes[kept[place]])
+        return std::nullopt;
+    }
+    return kept;
+  }
+
+  Value copyWindows(ArrayRef<unsigned> dims) {
+    SmallVector<AffineExpr> loops(c.sizes.size());
+    SmallVector<OpFoldResult> sizes;
+    for (auto [i, dim] : llvm::enumerate(dims)) {
+      loops[dim] = b.getAffineDimExpr(i);
+      sizes.push_back(sizeOf(dim));
+    }
+    for (unsigned dim : c.rows) // Not in the input's map.
+      loops[dim] = b.getAffineConstantExpr(0);
+    AffineMap from = c.map(0).replaceDimsAndSymbols(loops, {}, dims.size(), 0);
+    AffineMap to = b.getMultiDimIdentityMap(dims.size());
+    Type element = c.type(0).getElementType();
+    Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
+    SmallVector<utils::IteratorType> kinds(dims.size(),
+                                           utils::IteratorType::parallel);
+    return linalg::GenericOp::create(
+               b, loc, empty.getType(), c.op->getOperand(0), empty,
+               ArrayRef<AffineMap>{from, to}, kinds,
+               [](OpBuilder &builder, Location where, ValueRange args) {
+                 linalg::YieldOp::create(builder, where, args[0]);
+               })
+        .getResult(0);
+  }
+
+  OpFoldResult sizeOf(unsigned dim) {
+    if (!ShapedType::isDynamic(c.sizes[dim]))
+      return b.getIndexAttr(c.sizes[dim]);
+    AffineExpr expr = b.getAffineDimExpr(dim);
+    for (unsigned operand : {2u, 1u})
+      if (auto place = c.map(operand).getResultPosition(expr))
+        return b.createOrFold<tensor::DimOp>(loc, c.op->getOperand(operand),
+                                             *place);
+    llvm_unreachable("a loop of a convolution is one of its result or filter");
+  }
+
+  RewriterBase &b;
+  Location loc;
+  const Convolution &c;
+};
+
+struct LowerConvolutions
+    : buddy::impl::LowerConvolutionsBase<LowerConvolutions> {
+  /// Tile sizes of the loops that keep the columns within `bytes`; all zero if
+  /// they are, or are of a size that is not known.
+  static SmallVector<int64_t> chooseTiles(const Convolution &c,
+                                          uint64_t bytes) {
+    SmallVector<int64_t> tiles(c.sizes.size(), 0);
+    int64_t element = c.type(0).getElementTypeBitWidth() / 8;
+    int64_t whole = c.size(c.columnDims());
+    if (ShapedType::isDynamic(whole) || uint64_t(whole * element) <= bytes)
+      return tiles;
+    int64_t left = whole * element;
+    SmallVector<unsigned> order(c.outer);
+    llvm::append_range(order, c.points);
+    for (unsigned dim : order) {
+      if (uint64_t(left) <= bytes)
+        break;
+      int64_t each = std::max<int64_t>(left / c.sizes[dim], 1);
+      tiles[dim] = std::clamp<int64_t>(bytes / each, 1, c.sizes[dim]);
+      left = each * tiles[dim];
+    }
+    return tiles;
+  }
+
+  void runOnOperation() override {
+    FailureOr<TargetInfo> target = findTarget(getOperation());
+    if (failed(target))
+      return signalPassFailure();
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    for (linalg::LinalgOp op : ops) {
+      std::optional<Convolution> c = Convolution::match(op);
+      // Of few rows the windows are not used often enough to be copied.
+      if (!c || c->size(c->rows) < kFewestRows)
+        continue;
+      rewriter.setInsertionPoint(op);
+      SmallVector<int64_t> tiles = chooseTiles(*c, target->l3Bytes / 4);
+      if (llvm::any_of(tiles, [](int64_t size) { return size != 0; })) {
+        linalg::LinalgTilingOptions options;
+        options.setTileSizes(tiles);
+        FailureOr<linalg::TiledLinalgOp> tiled =
+            linalg::tileLinalgOp(rewriter, op, options);
+        if (succeeded(tiled)) {
+          rewriter.replaceOp(op, tiled->tensorResults);
+          if (!(c = Convolution::match(tiled->op)))
+            continue;
+          rewriter.setInsertionPoint(tiled->op);
+        }
+      }
+      Rewriter(rewriter, *c).run();
+    }
+  }
+
+  static constexpr int64_t kFewestRows = 4;
+};
+} // namespace
