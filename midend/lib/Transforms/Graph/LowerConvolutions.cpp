@@ -193,7 +193,10 @@ public:
     kinds.push_back(utils::IteratorType::reduction);
     auto product = linalg::GenericOp::create(b, loc, sums.getType(), factors,
                                              sums, maps, kinds);
-    product->setDiscardableAttrs(c.op->getDiscardableAttrDictionary());
+    for (NamedAttribute attr : c.op->getDiscardableAttrs())
+      if (attr.getName() !=
+          linalg::LinalgDialect::kMemoizedIndexingMapsAttrName)
+        product->setDiscardableAttr(attr.getName(), attr.getValue());
     b.cloneRegionBefore(c.op->getRegion(0), product.getRegion(),
                         product.getRegion().end());
     Value result = product.getResult(0);

@@ -183,8 +183,12 @@ std::string LoopEmitter::obstacle(unsigned dim) {
     AffineMap map = op.getMatchingIndexingMap(&operand);
     if (!map.isFunctionOfDim(dim))
       continue;
+    // Of a window, `point + element`, both are steps of one.
     unsigned last = map.getNumResults() - 1;
-    bool isLast = map.getResult(last) == getAffineDimExpr(dim, op.getContext());
+    AffineExpr rest = simplifyAffineExpr(
+        map.getResult(last) - getAffineDimExpr(dim, op.getContext()),
+        map.getNumDims(), 0);
+    bool isLast = !rest.isFunctionOfDim(dim);
     for (unsigned i = 0; i < last; ++i)
       isLast &= !map.getResult(i).isFunctionOfDim(dim);
     if (!isLast || !type.isLastDimUnitStride())
@@ -359,13 +363,14 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
 //===----------------------------------------------------------------------===//
 
 SmallVector<Value> LoopEmitter::emitReductions(ArrayRef<unsigned> dims,
-                                               ValueRange accumulators) {
+                                               ValueRange accumulators,
+                                               const Step &step) {
   if (dims.empty())
-    return point(accumulators, Step());
+    return point(accumulators, step);
   unsigned dim = dims.front();
   SmallVector<Value> start(accumulators);
   Value lower = constant(0);
-  if (dims.size() == 1)
+  if (dims.size() == 1 && !step.shape)
     std::tie(start, lower) = emitVectorReduction(dim, accumulators);
   auto loop =
       scf::ForOp::create(builder, loc, lower, sizes[dim], constant(1), start);
@@ -373,7 +378,7 @@ SmallVector<Value> LoopEmitter::emitReductions(ArrayRef<unsigned> dims,
   builder.setInsertionPointToStart(loop.getBody());
   ivs[dim] = loop.getInductionVar();
   SmallVector<Value> results =
-      emitReductions(dims.drop_front(), loop.getRegionIterArgs());
+      emitReductions(dims.drop_front(), loop.getRegionIterArgs(), step);
   scf::YieldOp::create(builder, loc, results);
   return SmallVector<Value>(loop.getResults());
 }
@@ -387,10 +392,34 @@ void LoopEmitter::emitPoint(const Step &step) {
   SmallVector<Value> accumulators;
   for (OpOperand *output : outputs)
     accumulators.push_back(load(*output, step));
-  SmallVector<Value> results = emitReductions(reductions, accumulators);
-  for (auto [output, value] : llvm::zip(outputs, results))
-    memref::StoreOp::create(builder, loc, value, output->get(),
-                            indices(op.getMatchingIndexingMap(output)));
+  SmallVector<Value> results = emitReductions(reductions, accumulators, step);
+  for (auto [output, value] : llvm::zip(outputs, results)) {
+    SmallVector<Value> at = indices(op.getMatchingIndexingMap(output));
+    if (step.shape)
+      vector::StoreOp::create(builder, loc, value, output->get(), at);
+    else
+      memref::StoreOp::create(builder, loc, value, output->get(), at);
+  }
+}
+
+bool LoopEmitter::movesAll(unsigned dim) {
+  return llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &output) {
+    return op.getMatchingIndexingMap(&output).isFunctionOfDim(dim);
+  });
+}
+
+bool LoopEmitter::reducesColumns(unsigned dim) {
+  if (reductions.empty() || !movesAll(dim) ||
+      !llvm::all_of(op.getDpsInitsMutable(),
+                    [&](OpOperand &output) { return isCarried(output); }))
+    return false;
+  VectorType columns = chooseVector(dim);
+  if (!columns)
+    return false;
+  unsigned inner = reductions.back();
+  int64_t size = op.getStaticLoopRanges()[inner];
+  bool isShort = !ShapedType::isDynamic(size) && size < columns.getDimSize(0);
+  return isShort || !chooseVector(inner) || !combiners();
 }
 
 void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
@@ -401,12 +430,9 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
     ivs[dim] = made.getInductionVar();
     emitPoint(step);
   };
-  // Every output must move along the vector; a reduction's inner loops are
-  // vectorized instead.
-  bool moves = reductions.empty() &&
-               llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &output) {
-                 return op.getMatchingIndexingMap(&output).isFunctionOfDim(dim);
-               });
+  // Every output must move along the vector. A reduction's inner loops are
+  // vectorized instead where that is possible.
+  bool moves = (reductions.empty() || reducesColumns(dim)) && movesAll(dim);
   if (reductions.empty() && !moves)
     scalarReason = "an output stays at one element in the innermost loop";
   if (VectorType shape = moves ? chooseVector(dim) : VectorType()) {
@@ -415,7 +441,9 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
     Value rest = arith::RemUIOp::create(builder, loc, count, lanes);
     Value end = arith::SubIOp::create(builder, loc, upper, rest);
     loop(lower, end, lanes, Step{shape, dim});
-    lower = end;
+    loop(end, upper, constant(1), Step());
+    scalarReason.clear(); // The rest of the elements has nothing to say.
+    return;
   }
   loop(lower, upper, constant(1), Step());
 }
@@ -482,10 +510,13 @@ void LoopEmitter::emitLoops() {
   // The last parallel dimension is the contiguous one as a rule: it stays
   // inside for vectors, unless rows are reduced inside it.
   ArrayRef<unsigned> dims = parallel;
-  if (dims.size() == 1 && reductions.empty()) {
+  if (dims.size() == 1 &&
+      (reductions.empty() || reducesColumns(dims.front()))) {
     unsigned dim = dims.front();
-    // So many f32 fill half of the first-level cache.
-    Value chunk = constant(target.l1Bytes / 2 / sizeof(float));
+    // So many f32 fill half of the first-level cache; of columns that are
+    // summed a few cache lines are work enough.
+    Value chunk =
+        constant(reductions.empty() ? target.l1Bytes / 2 / sizeof(float) : 64);
     createParallelLoop(
         builder, loc, constant(0), sizes[dim], chunk, work,
         [&](OpBuilder &, Location, ValueRange starts) {
@@ -497,7 +528,8 @@ void LoopEmitter::emitLoops() {
         });
     return;
   }
-  size_t outer = reductions.empty() ? dims.size() - 1 : dims.size();
+  bool inside = reductions.empty() || reducesColumns(dims.back());
+  size_t outer = inside ? dims.size() - 1 : dims.size();
   SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)),
       upper;
   for (unsigned dim : dims.take_front(outer))

@@ -79,7 +79,13 @@ private:
   void emitInnermost(unsigned dim, mlir::Value lower, mlir::Value upper);
   void emitPoint(const Step &step);
   llvm::SmallVector<mlir::Value> emitReductions(llvm::ArrayRef<unsigned> dims,
-                                                mlir::ValueRange accumulators);
+                                                mlir::ValueRange accumulators,
+                                                const Step &step);
+  /// Every output has another element at each step of a parallel loop.
+  bool movesAll(unsigned dim);
+  /// Reductions are best vectorized across them, along the parallel loop `dim`:
+  /// within one the elements are not adjacent, or too few.
+  bool reducesColumns(unsigned dim);
   /// The innermost reduction loop by vectors as far as whole vectors go;
   /// returns the combined accumulators and where the rest begins.
   std::pair<llvm::SmallVector<mlir::Value>, mlir::Value>

@@ -171,3 +171,55 @@ func.func @exponentials_and_sum(%x: memref<?x?xf32>, %e: memref<?x?xf32>, %s: me
   }
   return
 }
+
+// Sums of columns: vectors across them, one element of the reduction at a time.
+// CHECK-LABEL: func.func @column_sum
+// CHECK: scf.for
+// CHECK: %[[INIT:.*]] = vector.load %{{.*}} : memref<?xf32>, vector<16xf32>
+// CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[ACC:.*]] = %[[INIT]]) -> (vector<16xf32>)
+// CHECK: vector.load %{{.*}} : memref<?x?xf32>, vector<16xf32>
+// CHECK: vector.store %[[SUM]]
+// RVV-LABEL: func.func @column_sum
+// RVV: scf.for {{.*}} -> (vector<[4]xf32>)
+func.func @column_sum(%x: memref<?x?xf32>, %y: memref<?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(j, i) -> (i, j)>, affine_map<(j, i) -> (j)>],
+      iterator_types = ["parallel", "reduction"]} ins(%x : memref<?x?xf32>) outs(%y : memref<?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// Windows of three side by side: vectors across the windows, at shifted places.
+// CHECK-LABEL: func.func @windows
+// CHECK: scf.for {{.*}} -> (vector<16xf32>)
+// CHECK: %[[AT:.*]] = affine.apply
+// CHECK: vector.load %{{.*}}[%{{.*}}, %[[AT]]] : memref<?x?xf32>, vector<16xf32>
+func.func @windows(%x: memref<?x?xf32>, %w: memref<3xf32>, %y: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j + k)>, affine_map<(i, j, k) -> (k)>,
+      affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : memref<?x?xf32>, memref<3xf32>) outs(%y : memref<?x?xf32>) {
+  ^bb0(%a: f32, %f: f32, %b: f32):
+    %m = arith.mulf %a, %f : f32
+    %s = arith.addf %m, %b : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// Windows two apart are not adjacent in memory.
+// CHECK-LABEL: func.func @strided_windows
+// CHECK-NOT: vector.load
+// CHECK: return
+func.func @strided_windows(%x: memref<?x?xf32>, %w: memref<3xf32>, %y: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j * 2 + k * 2)>, affine_map<(i, j, k) -> (k)>,
+      affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : memref<?x?xf32>, memref<3xf32>) outs(%y : memref<?x?xf32>) {
+  ^bb0(%a: f32, %f: f32, %b: f32):
+    %m = arith.mulf %a, %f : f32
+    %s = arith.addf %m, %b : f32
+    linalg.yield %s : f32
+  }
+  return
+}
