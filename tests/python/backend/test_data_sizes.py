@@ -9,7 +9,6 @@ import pytest
 import torch
 from backend_testing import strict
 from buddy.backend import buddy_backend, counters
-from torch._dynamo.exc import BackendCompilerFailed
 
 pytest.importorskip("_buddy")
 

@@ -62,10 +62,14 @@ def _attention_call(node: torch.fx.Node) -> tuple[Any, ...] | None:
     return q, k, v, call["attn_mask"], causal, call["scale"]
 
 
-def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...]:
+def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...] | None:
+    """Return the arguments of `buddy.rms_norm` for such a call, or None to leave it alone."""
     call = _bind(
         node, ["input", "normalized_shape", "weight", "eps"], {"weight": None, "eps": None}
     )
+    meta = _meta(call["input"])
+    if isinstance(meta, torch.Tensor) and meta.is_complex():
+        return None
     shape = call["normalized_shape"]
     if not isinstance(shape, torch.fx.Node):  # the shape of a tensor of unknown sizes is a node
         shape = list(shape)
@@ -75,7 +79,7 @@ def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...]:
 def _number_of_parts(node: torch.fx.Node) -> tuple[Any, ...] | None:
     """Return the arguments of a split into as many parts as a tensor says, with their number.
 
-    AOTAutograd fails on such a tensor. Dynamo has read it to know the results, and guards its value.
+    AOTAutograd fails on such a tensor. Dynamo has read it to know the results, and guards it.
     None: any other split. Raises `UnsupportedOpsError` if Dynamo did not tell the results.
     """
     call = _bind(node, ["self", "tensor_indices_or_sections", "dim"], {"dim": 0})
@@ -94,7 +98,8 @@ def _number_of_parts(node: torch.fx.Node) -> tuple[Any, ...] | None:
 def prepare_fx(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Replace attention and RMSNorm calls in place, in subgraphs too; return the module.
 
-    So are splits into as many parts as a tensor says. A call that our operators do not cover (dropout, heads that only broadcast) stays as it is.
+    So are splits into as many parts as a tensor says. A call that our operators do not cover
+    (dropout, heads that only broadcast, complex numbers) stays as it is.
     """
     for module in gm.modules():
         if not isinstance(module, torch.fx.GraphModule):
