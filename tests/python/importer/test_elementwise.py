@@ -243,3 +243,11 @@ def test_neighbours_of_floats(dtype):
     x = torch.tensor(values).to(dtype)
     compare(torch.nextafter, x[:, None], x, rtol=0, atol=0)
     compare(lambda x, y: torch.nextafter(x, y).signbit(), x[:-1, None], x[:-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, *INTS])
+def test_functions_of_integers_are_rounded_once(dtype):
+    def function(x):
+        return x.expm1(), (x.abs() if dtype is not torch.bool else x).log1p(), x.erf(), x.erfc()
+
+    compare(function, torch.arange(0, 60).to(dtype), rtol=0, atol=0)

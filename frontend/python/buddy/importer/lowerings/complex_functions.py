@@ -19,6 +19,16 @@ _LIBRARY = (
     *("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh").split(),
     *("cosh tanh asinh acosh atanh sigmoid silu pow").split(),
 )
+# Operators whose function of real numbers is one of complex numbers, too.
+_REAL_TOO = (
+    *("add", "sub", "mul", "div", "neg", "reciprocal", "eq", "ne"),
+    *("logical_not", "logical_and", "logical_or", "logical_xor"),
+)
+
+
+def find(name: str, function: ScalarFunction) -> ScalarFunction | None:
+    """Return an operator's function of complex numbers; function: that of real ones."""
+    return function if name in _REAL_TOO else FUNCTIONS.get(name)
 
 
 def _called(name: str) -> ScalarFunction:

@@ -222,25 +222,28 @@ def _no_complex(node: torch.fx.Node) -> str | None:
     return None
 
 
-# Operators whose function of real numbers is one of complex numbers, too.
-_COMPLEX_TOO = (
-    *("add", "sub", "mul", "div", "neg", "reciprocal", "eq", "ne"),
-    *("logical_not", "logical_and", "logical_or", "logical_xor"),
-)
+# Functions that eager's library rounds correctly where f32 arithmetic would not; of integers they
+# are compared bit by bit, and are no work that matters.
+_EXACT_OF_INTEGERS = ("expm1", "log1p", "log10", "erf", "erfc")
 
 
 def _register(op: Any, function: ScalarFunction, kind: Kind, arity: int) -> None:
     name = op._schema.name.split("::")[1]
-    on_complex = function if name in _COMPLEX_TOO else complex_functions.FUNCTIONS.get(name)
+    on_complex = complex_functions.find(name, function)
 
     def emit(dtype: torch.dtype, *elements: ir.Value) -> ir.Value:
         if types.is_complex(dtype) and on_complex is not None:
             return on_complex(dtype, *elements)
         return function(dtype, *elements)
 
+    def exact(dtype: torch.dtype, *elements: ir.Value) -> ir.Value:
+        wide = [scalars.cast(x, dtype, torch.float64) for x in elements]
+        return scalars.cast(emit(torch.float64, *wide), torch.float64, dtype)
+
     @lowers(op, condition=_no_complex if on_complex is None else None)
     def rule(b: Builder, *args: Any) -> Tensor:
-        return elementwise(b, args[:arity], emit, kind)
+        whole = name in _EXACT_OF_INTEGERS and types.is_integer(args[0].dtype)
+        return elementwise(b, args[:arity], exact if whole else emit, kind)
 
 
 for _op, (_function, _kind) in _UNARY.items():
