@@ -174,6 +174,8 @@ _BINARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     aten.copysign.Tensor: (lambda dtype, x, y: math.copysign(x, y), Kind.INT_TO_FLOAT),
     aten.copysign.Scalar: (lambda dtype, x, y: math.copysign(x, y), Kind.INT_TO_FLOAT),
     aten.hypot.default: (functions.hypot, Kind.DEFAULT),
+    aten.gcd.default: (functions.gcd, Kind.DEFAULT),
+    aten.lcm.default: (functions.lcm, Kind.DEFAULT),
     aten.logical_and.default: (functions.logical(arith.andi), Kind.ALWAYS_BOOL),
     aten.logical_or.default: (functions.logical(arith.ori), Kind.ALWAYS_BOOL),
     aten.logical_xor.default: (functions.logical(arith.xori), Kind.ALWAYS_BOOL),
