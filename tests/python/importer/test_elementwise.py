@@ -260,3 +260,7 @@ def test_common_divisors_and_multiples(dtype):
     ends = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, 6], dtype=dtype)
     compare(torch.gcd, ends, ends.flip(0))
     compare(torch.gcd, values(dtype, 3, 4), torch.tensor(12))
+
+
+def test_nothing_may_be_divided_by_zero():
+    compare(lambda x: (x // 0, x % 0, torch.fmod(x, 0)), torch.empty(0, 3, dtype=torch.int64))
