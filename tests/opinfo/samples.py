@@ -128,7 +128,8 @@ class _Sample:
         def copied(leaf: Any) -> Any:
             if isinstance(leaf, torch.dtype):
                 return torch.float64 if wide and leaf == self.dtype else leaf
-            return leaf.double() if wide and leaf.is_floating_point() else leaf.clone()
+            inexact = leaf.is_floating_point() or leaf.dtype == self.dtype
+            return leaf.double() if wide and inexact else leaf.clone()
 
         args, kwargs = tree_map_only(
             (torch.Tensor, torch.dtype),
@@ -239,13 +240,11 @@ class _Sample:
         import torch
         from torch.utils._pytree import tree_leaves
 
-        if not self.dtype.is_floating_point:
-            return False
         try:
             exact = self.run(self.function, wide=True)
         except Exception:
             return False
-        factor = 4 if self.dtype.itemsize >= 4 else 1.5
+        factor = 1.5 if self.dtype.is_floating_point and self.dtype.itemsize < 4 else 4
         leaves = [tree_leaves(tree) for tree in (actual, expected, exact)]
         if len({len(found) for found in leaves}) != 1:
             return False

@@ -21,7 +21,7 @@ _LIBRARY = (
 )
 # Operators whose function of real numbers is one of complex numbers, too.
 _REAL_TOO = (
-    *("add", "sub", "mul", "div", "neg", "reciprocal", "eq", "ne"),
+    *("add", "sub", "mul", "div", "true_divide", "neg", "reciprocal", "eq", "ne"),
     *("logical_not", "logical_and", "logical_or", "logical_xor"),
 )
 

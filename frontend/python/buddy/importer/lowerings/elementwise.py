@@ -166,6 +166,7 @@ _BINARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     aten.mul.Scalar: (scalars.mul, Kind.DEFAULT),
     aten.div.Tensor: (scalars.true_divide, Kind.INT_TO_FLOAT),
     aten.div.Scalar: (scalars.true_divide, Kind.INT_TO_FLOAT),
+    aten.true_divide.Tensor: (scalars.true_divide, Kind.INT_TO_FLOAT),
     aten.maximum.default: (scalars.maximum, Kind.DEFAULT),
     aten.minimum.default: (scalars.minimum, Kind.DEFAULT),
     aten.fmax.default: (functions.float_maximum, Kind.DEFAULT),
