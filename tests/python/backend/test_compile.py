@@ -297,3 +297,25 @@ def test_call_fork_call() -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     torch.testing.assert_close(compiled(x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_numbers_that_divide_sizes_are_symbols() -> None:
+    """Groups and scales that are arguments: sizes are quotients of symbols."""
+
+    def convolve(x: torch.Tensor, w: torch.Tensor, groups: int) -> torch.Tensor:
+        return F.conv1d(x, w, groups=groups)
+
+    def normalize(x: torch.Tensor, groups: int) -> torch.Tensor:
+        return F.group_norm(x, groups)
+
+    def resize(x: torch.Tensor, scale: float) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=scale, mode="linear")
+
+    x = torch.randn(2, 6, 9)
+    for fn, *args in (
+        (convolve, torch.randn(4, 3, 3), 2),
+        (normalize, 3),
+        (resize, 1.7),
+    ):
+        torch._dynamo.reset()
+        torch.testing.assert_close(strict(fn, dynamic=True)(x, *args), fn(x, *args))

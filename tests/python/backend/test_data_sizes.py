@@ -9,7 +9,6 @@ import pytest
 import torch
 from backend_testing import strict
 from buddy.backend import buddy_backend, counters
-from torch._dynamo.exc import BackendCompilerFailed
 
 pytest.importorskip("_buddy")
 
@@ -289,9 +288,16 @@ def test_tensor_split(places: list[int]) -> None:
     check(lambda x, s: [part + 1 for part in torch.tensor_split(x, s, 1)], FLOATS, sections)
 
 
-def test_split_into_as_many_parts_as_a_tensor_says_is_refused() -> None:
-    with pytest.raises(BackendCompilerFailed, match="the number of results depends on data"):
-        strict(lambda x, n: torch.tensor_split(x, n))(FLOATS, torch.tensor(2))
+def test_split_into_as_many_parts_as_a_tensor_says() -> None:
+    for fn in (
+        lambda x, n: torch.tensor_split(x, n),
+        lambda x, n: [part + 1 for part in x.tensor_split(n, dim=1)],
+        lambda x, n: torch.tensor_split(input=x, tensor_indices_or_sections=n, dim=-1),
+    ):
+        compiled = check(fn, FLOATS, torch.tensor(2))
+        compare(compiled, fn, FLOATS, torch.tensor(3))
+        with pytest.raises(RuntimeError):
+            compiled(FLOATS, torch.tensor(0))
 
 
 # ---- several, one after the other ------------------------------------------------------------

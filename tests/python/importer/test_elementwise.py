@@ -243,3 +243,24 @@ def test_neighbours_of_floats(dtype):
     x = torch.tensor(values).to(dtype)
     compare(torch.nextafter, x[:, None], x, rtol=0, atol=0)
     compare(lambda x, y: torch.nextafter(x, y).signbit(), x[:-1, None], x[:-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, *INTS])
+def test_functions_of_integers_are_rounded_once(dtype):
+    def function(x):
+        return x.expm1(), (x.abs() if dtype is not torch.bool else x).log1p(), x.erf(), x.erfc()
+
+    compare(function, torch.arange(0, 60).to(dtype), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_common_divisors_and_multiples(dtype):
+    x = torch.arange(-12, 13).to(dtype)
+    compare(lambda x, y: (torch.gcd(x, y), torch.lcm(x, y)), x.unsqueeze(1), x)
+    ends = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, 6], dtype=dtype)
+    compare(torch.gcd, ends, ends.flip(0))
+    compare(torch.gcd, values(dtype, 3, 4), torch.tensor(12))
+
+
+def test_nothing_may_be_divided_by_zero():
+    compare(lambda x: (x // 0, x % 0, torch.fmod(x, 0)), torch.empty(0, 3, dtype=torch.int64))

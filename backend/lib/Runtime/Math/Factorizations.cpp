@@ -31,8 +31,8 @@ std::vector<int> pivotsOf(View<int32_t> pivots) {
 template <class T> int factorize(Matrix<T> &a, std::vector<int> &pivots) {
   int info = 0, lda = a.leading();
   pivots.resize(std::min(a.rows, a.columns));
-  pick<T>(BUDDY_LAPACK(getrf))(&a.rows, &a.columns, a.data(), &lda,
-                               pivots.data(), &info);
+  BUDDY_LAPACK(T, getrf)(&a.rows, &a.columns, a.data(), &lda, pivots.data(),
+                         &info);
   return info;
 }
 
@@ -40,8 +40,8 @@ template <class T>
 void solve(const char *transpose, Matrix<T> &lu, const std::vector<int> &pivots,
            Matrix<T> &b) {
   int info = 0, lda = lu.leading(), ldb = b.leading();
-  pick<T>(BUDDY_LAPACK(getrs))(transpose, &lu.rows, &b.columns, lu.data(), &lda,
-                               pivots.data(), b.data(), &ldb, &info, 1);
+  BUDDY_LAPACK(T, getrs)(transpose, &lu.rows, &b.columns, lu.data(), &lda,
+                         pivots.data(), b.data(), &ldb, &info, 1);
 }
 
 bool isOdd(View<int32_t> pivots) {
@@ -64,8 +64,8 @@ BUDDY_MATH_EXPORT void buddy_linalg_cholesky(const buddy_array *a,
       Matrix<T> matrix(batch.matrix<T>(a, i));
       matrix.keepTriangle(upper);
       int status = 0, lda = matrix.leading();
-      pick<T>(BUDDY_LAPACK(potrf))(upper ? "U" : "L", &matrix.rows,
-                                   matrix.data(), &lda, &status, 1);
+      BUDDY_LAPACK(T, potrf)(upper ? "U" : "L", &matrix.rows, matrix.data(),
+                             &lda, &status, 1);
       matrix.store(batch.matrix<T>(l, i));
       setInfo(batch, info, i, status);
     }
@@ -83,9 +83,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_cholesky_solve(const buddy_array *b,
     for (int64_t i = 0; i < batch.count; ++i) {
       Matrix<T> triangle(batch.matrix<T>(l, i)), right(batch.matrix<T>(b, i));
       int status = 0, lda = triangle.leading(), ldb = right.leading();
-      pick<T>(BUDDY_LAPACK(potrs))(upper ? "U" : "L", &triangle.rows,
-                                   &right.columns, triangle.data(), &lda,
-                                   right.data(), &ldb, &status, 1);
+      BUDDY_LAPACK(T, potrs)(upper ? "U" : "L", &triangle.rows, &right.columns,
+                             triangle.data(), &lda, right.data(), &ldb, &status,
+                             1);
       right.store(batch.matrix<T>(x, i));
     }
   });
@@ -103,8 +103,8 @@ BUDDY_MATH_EXPORT void buddy_linalg_cholesky_inverse(const buddy_array *l,
     for (int64_t i = 0; i < batch.count; ++i) {
       Matrix<T> matrix(batch.matrix<T>(l, i));
       int status = 0, lda = matrix.leading();
-      pick<T>(BUDDY_LAPACK(potri))(upper ? "U" : "L", &matrix.rows,
-                                   matrix.data(), &lda, &status, 1);
+      BUDDY_LAPACK(T, potri)(upper ? "U" : "L", &matrix.rows, matrix.data(),
+                             &lda, &status, 1);
       for (int64_t c = 0; c < matrix.columns; ++c)
         for (int64_t r = c + 1; r < matrix.rows; ++r)
           upper ? matrix(r, c) = conjugate(matrix(c, r))
@@ -268,10 +268,10 @@ buddy_linalg_solve_triangular(const buddy_array *a, const buddy_array *b,
     for (int64_t i = 0; i < batch.count; ++i) {
       Matrix<T> triangle(batch.matrix<T>(a, i)), right(batch.matrix<T>(b, i));
       int lda = triangle.leading(), ldb = right.leading();
-      pick<T>(BUDDY_LAPACK(trsm))(left ? "L" : "R", upper ? "U" : "L",
-                                  transposes[op], unit ? "U" : "N", &right.rows,
-                                  &right.columns, &one, triangle.data(), &lda,
-                                  right.data(), &ldb, 1, 1, 1, 1);
+      BUDDY_LAPACK(T, trsm)(left ? "L" : "R", upper ? "U" : "L", transposes[op],
+                            unit ? "U" : "N", &right.rows, &right.columns, &one,
+                            triangle.data(), &lda, right.data(), &ldb, 1, 1, 1,
+                            1);
       right.store(batch.matrix<T>(x, i));
     }
   });
@@ -287,10 +287,10 @@ BUDDY_MATH_EXPORT void buddy_linalg_ldl_factor(const buddy_array *a,
   dispatch(ld, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(ld, 2);
-    auto routine = pick<T>(BUDDY_LAPACK(sytrf));
+    auto routine = BUDDY_LAPACK(T, sytrf);
     if constexpr (isComplex<T>)
       if (hermitian)
-        routine = pick<T>(BUDDY_LAPACK_PAIR(sytrf, hetrf));
+        routine = BUDDY_LAPACK_PAIR(T, sytrf, hetrf);
     for (int64_t i = 0; i < batch.count; ++i) {
       Matrix<T> matrix(batch.matrix<T>(a, i));
       matrix.keepTriangle(/*upper=*/false);
@@ -318,10 +318,10 @@ BUDDY_MATH_EXPORT void buddy_linalg_ldl_solve(const buddy_array *ld,
   dispatch(x, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
-    auto routine = pick<T>(BUDDY_LAPACK(sytrs));
+    auto routine = BUDDY_LAPACK(T, sytrs);
     if constexpr (isComplex<T>)
       if (hermitian)
-        routine = pick<T>(BUDDY_LAPACK_PAIR(sytrs, hetrs));
+        routine = BUDDY_LAPACK_PAIR(T, sytrs, hetrs);
     for (int64_t i = 0; i < batch.count; ++i) {
       Matrix<T> matrix(batch.matrix<T>(ld, i)), right(batch.matrix<T>(b, i));
       std::vector<int> swaps = pivotsOf(batch.vector<int32_t>(pivots, i));

@@ -23,9 +23,9 @@ template <class T> Matrix<T> multiply(const Matrix<T> &a, const Matrix<T> &b) {
   Matrix<T> c(a.rows, b.columns);
   int lda = a.leading(), ldb = b.leading();
   T one(1), zero(0);
-  pick<T>(BUDDY_LAPACK(gemm))("N", "N", &a.rows, &b.columns, &a.columns, &one,
-                              a.elements.data(), &lda, b.elements.data(), &ldb,
-                              &zero, c.data(), &lda, 1, 1);
+  BUDDY_LAPACK(T, gemm)("N", "N", &a.rows, &b.columns, &a.columns, &one,
+                        a.elements.data(), &lda, b.elements.data(), &ldb, &zero,
+                        c.data(), &lda, 1, 1);
   return c;
 }
 
@@ -88,10 +88,10 @@ template <class T> Matrix<T> exponential(Matrix<T> a) {
   Matrix<T> result = combine<T>({&even, &odd}, {1.0, 1.0}, 0.0);
   std::vector<int> pivots(std::max(1, a.rows));
   int info = 0, lda = a.leading();
-  pick<T>(BUDDY_LAPACK(getrf))(&a.rows, &a.rows, denominator.data(), &lda,
-                               pivots.data(), &info);
-  pick<T>(BUDDY_LAPACK(getrs))("N", &a.rows, &a.rows, denominator.data(), &lda,
-                               pivots.data(), result.data(), &lda, &info, 1);
+  BUDDY_LAPACK(T, getrf)(&a.rows, &a.rows, denominator.data(), &lda,
+                         pivots.data(), &info);
+  BUDDY_LAPACK(T, getrs)("N", &a.rows, &a.rows, denominator.data(), &lda,
+                         pivots.data(), result.data(), &lda, &info, 1);
   for (int i = 0; i < squarings; ++i)
     result = multiply(result, result);
   return result;

@@ -16,8 +16,8 @@ template <class T> void reflect(Matrix<T> &a, std::vector<T> &tau) {
   int info = 0, lda = a.leading();
   tau.assign(std::max(1, std::min(a.rows, a.columns)), T(0));
   withWorkspace<T>([&](T *work, int *length) {
-    pick<T>(BUDDY_LAPACK(geqrf))(&a.rows, &a.columns, a.data(), &lda,
-                                 tau.data(), work, length, &info);
+    BUDDY_LAPACK(T, geqrf)(&a.rows, &a.columns, a.data(), &lda, tau.data(),
+                           work, length, &info);
   });
 }
 
@@ -26,9 +26,8 @@ template <class T>
 void formProduct(Matrix<T> &a, const std::vector<T> &tau, int count) {
   int info = 0, lda = a.leading();
   withWorkspace<T>([&](T *work, int *length) {
-    pick<T>(BUDDY_LAPACK_PAIR(orgqr, ungqr))(&a.rows, &a.columns, &count,
-                                             a.data(), &lda, tau.data(), work,
-                                             length, &info);
+    BUDDY_LAPACK_PAIR(T, orgqr, ungqr)(&a.rows, &a.columns, &count, a.data(),
+                                       &lda, tau.data(), work, length, &info);
   });
 }
 
@@ -125,7 +124,7 @@ BUDDY_MATH_EXPORT void buddy_linalg_ormqr(const buddy_array *packed,
           ldc = other.leading();
       const char *op = !adjoint ? "N" : isComplex<T> ? "C" : "T";
       withWorkspace<T>([&](T *work, int *length) {
-        pick<T>(BUDDY_LAPACK_PAIR(ormqr, unmqr))(
+        BUDDY_LAPACK_PAIR(T, ormqr, unmqr)(
             left ? "L" : "R", op, &other.rows, &other.columns, &count,
             matrix.data(), &lda, scales.data(), other.data(), &ldc, work,
             length, &info, 1, 1);

@@ -37,14 +37,14 @@ int svd(Matrix<T> &a, const char *job, std::vector<Real<T>> &s, Matrix<T> &u,
   int info = 0, lda = a.leading(), ldu = u.leading(), ldv = v.leading();
   withWorkspace<T>([&](T *work, int *length) {
     if constexpr (isComplex<T>)
-      pick<T>(BUDDY_LAPACK(gesdd))(job, &a.rows, &a.columns, a.data(), &lda,
-                                   s.data(), u.data(), &ldu, v.data(), &ldv,
-                                   work, length, scratch.reals.data(),
-                                   scratch.integers.data(), &info, 1);
+      BUDDY_LAPACK(T, gesdd)(job, &a.rows, &a.columns, a.data(), &lda, s.data(),
+                             u.data(), &ldu, v.data(), &ldv, work, length,
+                             scratch.reals.data(), scratch.integers.data(),
+                             &info, 1);
     else
-      pick<T>(BUDDY_LAPACK(gesdd))(
-          job, &a.rows, &a.columns, a.data(), &lda, s.data(), u.data(), &ldu,
-          v.data(), &ldv, work, length, scratch.integers.data(), &info, 1);
+      BUDDY_LAPACK(T, gesdd)(job, &a.rows, &a.columns, a.data(), &lda, s.data(),
+                             u.data(), &ldu, v.data(), &ldv, work, length,
+                             scratch.integers.data(), &info, 1);
   });
   return info;
 }
@@ -60,12 +60,12 @@ int eigh(Matrix<T> &a, bool vectors, bool upper, std::vector<Real<T>> &w) {
       integers = scratch.integers.size();
   withWorkspace<T>([&](T *work, int *length) {
     if constexpr (isComplex<T>)
-      pick<T>(BUDDY_LAPACK_PAIR(syevd, heevd))(
-          job, triangle, &a.rows, a.data(), &lda, w.data(), work, length,
-          scratch.reals.data(), &reals, scratch.integers.data(), &integers,
-          &info, 1, 1);
+      BUDDY_LAPACK_PAIR(T, syevd,
+                        heevd)(job, triangle, &a.rows, a.data(), &lda, w.data(),
+                               work, length, scratch.reals.data(), &reals,
+                               scratch.integers.data(), &integers, &info, 1, 1);
     else
-      pick<T>(BUDDY_LAPACK_PAIR(syevd, heevd))(
+      BUDDY_LAPACK_PAIR(T, syevd, heevd)(
           job, triangle, &a.rows, a.data(), &lda, w.data(), work, length,
           scratch.integers.data(), &integers, &info, 1, 1);
   });
@@ -84,17 +84,17 @@ int eig(Matrix<T> &a, std::vector<std::complex<Real<T>>> &values,
   if constexpr (isComplex<T>) {
     Scratch<T> scratch(2 * n, 0);
     withWorkspace<T>([&](T *work, int *length) {
-      pick<T>(BUDDY_LAPACK(geev))("N", job, &n, a.data(), &lda, values.data(),
-                                  nullptr, &one, vectors.data(), &ldv, work,
-                                  length, scratch.reals.data(), &info, 1, 1);
+      BUDDY_LAPACK(T, geev)("N", job, &n, a.data(), &lda, values.data(),
+                            nullptr, &one, vectors.data(), &ldv, work, length,
+                            scratch.reals.data(), &info, 1, 1);
     });
   } else {
     std::vector<T> real(values.size()), imaginary(values.size());
     Matrix<T> packed(vectors.rows, vectors.columns);
     withWorkspace<T>([&](T *work, int *length) {
-      pick<T>(BUDDY_LAPACK(geev))(
-          "N", job, &n, a.data(), &lda, real.data(), imaginary.data(), nullptr,
-          &one, packed.data(), &ldv, work, length, &info, 1, 1);
+      BUDDY_LAPACK(T, geev)("N", job, &n, a.data(), &lda, real.data(),
+                            imaginary.data(), nullptr, &one, packed.data(),
+                            &ldv, work, length, &info, 1, 1);
     });
     for (int j = 0; j < n; ++j)
       values[j] = C(real[j], imaginary[j]);

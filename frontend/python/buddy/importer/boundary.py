@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, complex
 
 from . import types
 from .builder import Builder
-from .errors import Unsupported
 from .signature import ArgInfo, OutputInfo
 from .symbols import as_dim, as_dims, as_expr, is_contiguous, same, static
 from .values import Tensor
@@ -112,7 +111,11 @@ def constant_tensor(builder: Builder, value: torch.Tensor) -> Tensor:
     if value.numel() == 0:
         return Tensor.plain(builder.empty(shape, value.dtype), value.dtype, shape)
     if types.is_complex(value.dtype):
-        raise Unsupported("a complex constant tensor")
+        element = types.element_type(value.dtype)
+        parts = [constant_tensor(builder, part) for part in torch.view_as_real(value).unbind(-1)]
+        return builder.pointwise(
+            parts, shape, value.dtype, lambda re, im: complex.create_(element, re, im)
+        )
     if value.dtype is torch.bool or types.is_integer(value.dtype):
         elements = [int(x) for x in value.flatten().tolist()]
         attributes = [_integer_attribute(type_.element_type, x) for x in elements]

@@ -73,10 +73,10 @@ def cast(value: ir.Value, source: torch.dtype, target: torch.dtype) -> ir.Value:
     type_ = types.element_type(target)
     if types.is_complex(target):
         return _to_complex(value, source, target)
-    if types.is_complex(source):
-        return cast(complex.re(value), source.to_real(), target)
     if target is torch.bool:
         return compare("ne", value, constant(0, source), source)
+    if types.is_complex(source):
+        return cast(complex.re(value), source.to_real(), target)
     if types.is_float(source) and types.is_float(target):
         return _float_cast(value, source, target, type_)
     if types.is_float(source):
@@ -127,7 +127,9 @@ def compare(kind: str, left: ir.Value, right: ir.Value, dtype: torch.dtype) -> i
     if types.is_float(dtype):
         return arith.cmpf(_FLOAT[kind], left, right)
     if types.is_complex(dtype):
-        return complex.eq(left, right) if kind == "eq" else complex.neq(left, right)
+        part, combine = dtype.to_real(), arith.andi if kind == "eq" else arith.ori
+        pairs = [(take(left), take(right)) for take in (complex.re, complex.im)]
+        return combine(*[compare(kind, p, q, part) for p, q in pairs])
     table = _UNSIGNED if types.is_unsigned(dtype) else _SIGNED
     return arith.cmpi(table[kind], left, right)
 
@@ -172,7 +174,7 @@ def neg(dtype: torch.dtype, a: ir.Value) -> ir.Value:
     if types.is_float(dtype):
         return arith.negf(a)
     if types.is_complex(dtype):
-        return complex.neg(a)
+        return complex.create_(a.type, arith.negf(complex.re(a)), arith.negf(complex.im(a)))
     return arith.subi(constant(0, dtype), a)
 
 

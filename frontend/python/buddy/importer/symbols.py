@@ -32,8 +32,19 @@ def as_dim(value: Any) -> Dim:
             return 1
         value = value.node.expr
     if isinstance(value, sympy.Expr):
-        return int(value) if value.is_Integer else value
+        return int(value) if value.is_Integer else _with_quotients(value)
     return int(value)
+
+
+def _with_quotients(expr: Any) -> Any:
+    """Return an expression with the floors that SymPy makes of `a // b` as PyTorch's quotients."""
+    for rounded, quotient in ((sympy.floor, tsf.FloorDiv), (sympy.ceiling, tsf.CeilDiv)):
+        if isinstance(expr, sympy.Basic) and expr.has(rounded) and not expr.has(sympy.Float):
+            expr = expr.replace(
+                rounded,
+                lambda x, quotient=quotient: quotient(*sympy.fraction(sympy.together(x))),
+            )
+    return expr
 
 
 def as_expr(value: Any) -> Any:
@@ -46,7 +57,7 @@ def as_expr(value: Any) -> Any:
         return float(value)
     if value in (sympy.true, sympy.false):
         return bool(value)
-    return value
+    return _with_quotients(value)
 
 
 def as_dims(values: Iterable[Any]) -> tuple[Dim, ...]:

@@ -27,7 +27,11 @@ _INTEGERS = {
     torch.uint64: 64,
     torch.int64: 64,
 }
-_COMPLEX = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+_COMPLEX = {
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
 _UNSIGNED = {torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64}
 _NAMES = {
     torch.float32: "f32",
@@ -43,6 +47,7 @@ _NAMES = {
     torch.int32: "i32",
     torch.uint64: "u64",
     torch.int64: "i64",
+    torch.complex32: "complex32",
     torch.complex64: "complex64",
     torch.complex128: "complex128",
 }
@@ -106,6 +111,8 @@ def bit_width(dtype: torch.dtype) -> int:
 
 def opmath(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype in which PyTorch's CPU kernels compute on this one."""
+    if dtype is torch.complex32:
+        return torch.complex64
     return torch.float32 if dtype in REDUCED_FLOATS else dtype
 
 

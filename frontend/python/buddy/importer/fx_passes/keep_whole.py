@@ -1,4 +1,4 @@
-"""Replaces calls that AOTAutograd would take apart by operators of ours.
+"""Replaces calls that AOTAutograd would take apart, or fail on, before it sees them.
 
 `F.scaled_dot_product_attention` and `F.rms_norm` are composite: AOTAutograd decomposes them
 whatever the decomposition table says. Layer norm and softmax reach the importer whole as they are.
@@ -62,43 +62,58 @@ def _attention_call(node: torch.fx.Node) -> tuple[Any, ...] | None:
     return q, k, v, call["attn_mask"], causal, call["scale"]
 
 
-def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...]:
+def _rms_norm_call(node: torch.fx.Node) -> tuple[Any, ...] | None:
+    """Return the arguments of `buddy.rms_norm` for such a call, or None to leave it alone."""
     call = _bind(
         node, ["input", "normalized_shape", "weight", "eps"], {"weight": None, "eps": None}
     )
+    meta = _meta(call["input"])
+    if isinstance(meta, torch.Tensor) and meta.is_complex():
+        return None
     shape = call["normalized_shape"]
     if not isinstance(shape, torch.fx.Node):  # the shape of a tensor of unknown sizes is a node
         shape = list(shape)
     return call["input"], shape, call["weight"], call["eps"]
 
 
-def _refuse_number_of_results(node: torch.fx.Node) -> None:
-    """Raise if a tensor says into how many parts to split, which AOTAutograd fails on."""
-    parts = node.args[1] if len(node.args) > 1 else node.kwargs.get("tensor_indices_or_sections")
-    meta = parts.meta.get("example_value") if isinstance(parts, torch.fx.Node) else None
-    if isinstance(meta, torch.Tensor) and not meta.dim():
+def _number_of_parts(node: torch.fx.Node) -> tuple[Any, ...] | None:
+    """Return the arguments of a split into as many parts as a tensor says, with their number.
+
+    AOTAutograd fails on such a tensor. Dynamo has read it to know the results, and guards it.
+    None: any other split. Raises `UnsupportedOpsError` if Dynamo did not tell the results.
+    """
+    call = _bind(node, ["self", "tensor_indices_or_sections", "dim"], {"dim": 0})
+    parts = _meta(call.get("tensor_indices_or_sections"))
+    if not isinstance(parts, torch.Tensor) or parts.dim():
+        return None
+    results = node.meta.get("example_value")
+    if not isinstance(results, tuple):
         reason = "the number of results depends on data"
         source = provenance.describe_source(node)
         raise UnsupportedOpsError([MissingOp("tensor_split", (), source, reason)])
+    tensor = call["self"] if "self" in call else call["input"]
+    return tensor, len(results), call["dim"]
 
 
 def prepare_fx(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Replace attention and RMSNorm calls in place, in subgraphs too; return the module.
 
-    A call that our operators do not cover (dropout, heads that only broadcast) stays as it is.
+    So are splits into as many parts as a tensor says. A call that our operators do not cover
+    (dropout, heads that only broadcast, complex numbers) stays as it is.
     """
     for module in gm.modules():
         if not isinstance(module, torch.fx.GraphModule):
             continue
         changed = False
         for node in list(module.graph.nodes):
-            if node.target in (torch.tensor_split, "tensor_split"):
-                _refuse_number_of_results(node)
-            if node.op != "call_function":
+            target: Any = node.target
+            if target in (torch.tensor_split, "tensor_split"):
+                arguments = _number_of_parts(node)
+            elif node.op != "call_function":
                 continue
-            if node.target in _ATTENTION:
+            elif target in _ATTENTION:
                 target, arguments = torch.ops.buddy.attention.default, _attention_call(node)
-            elif node.target in _RMS_NORM:
+            elif target in _RMS_NORM:
                 target, arguments = torch.ops.buddy.rms_norm.default, _rms_norm_call(node)
             else:
                 continue

@@ -23,7 +23,7 @@ from ..builder import PARALLEL, Builder, loop_index
 from ..errors import Unsupported
 from ..registry import lowers
 from ..values import Tensor
-from . import functions
+from . import complex_functions, functions
 from .common import check_all
 from .functions import ScalarFunction
 
@@ -54,7 +54,8 @@ def elementwise(
     """Lower an operator as `function(dtype, *elements)` over broadcast operands.
 
     operands: tensors and Python or symbolic numbers. `function` gets the compute dtype and the
-    elements in it; it returns an element of the compute dtype, or i1 if the result is bool.
+    elements in it; it returns an element of the compute dtype, of its parts' if that is complex
+    and the result is not, or i1 if the result is bool.
     round_numbers: round Python numbers to the tensors' narrow float dtype before computing, as
         eager does in some operators (comparisons always do).
     """
@@ -75,6 +76,8 @@ def elementwise(
         value = function(compute, *values)
         if boolean and value.type == ir.IntegerType.get_signless(1):
             return value
+        if types.is_complex(compute) and not isinstance(value.type, ir.ComplexType):
+            return scalars.cast(value, compute.to_real(), result)
         return scalars.cast(value, compute, result)
 
     return b.pointwise(tensors, b.result_shape(), result, body)
@@ -138,6 +141,7 @@ _UNARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     aten.neg.default: (scalars.neg, Kind.DEFAULT),
     aten.abs.default: (functions.abs, Kind.DEFAULT),
     aten.sign.default: (functions.sign, Kind.DEFAULT),
+    aten.sgn.default: (functions.sign, Kind.DEFAULT),
     aten.ceil.default: (functions.rounding(math.ceil), Kind.DEFAULT),
     aten.floor.default: (functions.rounding(math.floor), Kind.DEFAULT),
     aten.trunc.default: (functions.rounding(math.trunc), Kind.DEFAULT),
@@ -162,6 +166,7 @@ _BINARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     aten.mul.Scalar: (scalars.mul, Kind.DEFAULT),
     aten.div.Tensor: (scalars.true_divide, Kind.INT_TO_FLOAT),
     aten.div.Scalar: (scalars.true_divide, Kind.INT_TO_FLOAT),
+    aten.true_divide.Tensor: (scalars.true_divide, Kind.INT_TO_FLOAT),
     aten.maximum.default: (scalars.maximum, Kind.DEFAULT),
     aten.minimum.default: (scalars.minimum, Kind.DEFAULT),
     aten.fmax.default: (functions.float_maximum, Kind.DEFAULT),
@@ -170,6 +175,8 @@ _BINARY: dict[Any, tuple[ScalarFunction, Kind]] = {
     aten.copysign.Tensor: (lambda dtype, x, y: math.copysign(x, y), Kind.INT_TO_FLOAT),
     aten.copysign.Scalar: (lambda dtype, x, y: math.copysign(x, y), Kind.INT_TO_FLOAT),
     aten.hypot.default: (functions.hypot, Kind.DEFAULT),
+    aten.gcd.default: (functions.gcd, Kind.DEFAULT),
+    aten.lcm.default: (functions.lcm, Kind.DEFAULT),
     aten.logical_and.default: (functions.logical(arith.andi), Kind.ALWAYS_BOOL),
     aten.logical_or.default: (functions.logical(arith.ori), Kind.ALWAYS_BOOL),
     aten.logical_xor.default: (functions.logical(arith.xori), Kind.ALWAYS_BOOL),
@@ -218,24 +225,28 @@ def _no_complex(node: torch.fx.Node) -> str | None:
     return None
 
 
-_COMPLEX_TOO = {
-    aten.neg.default,
-    aten.mul.Tensor,
-    aten.div.Tensor,
-    aten.reciprocal.default,
-    aten.eq.Tensor,
-    aten.ne.Tensor,
-    aten.eq.Scalar,
-    aten.ne.Scalar,
-}
+# Functions that eager's library rounds correctly where f32 arithmetic would not; of integers they
+# are compared bit by bit, and are no work that matters.
+_EXACT_OF_INTEGERS = ("expm1", "log1p", "log10", "erf", "erfc")
 
 
 def _register(op: Any, function: ScalarFunction, kind: Kind, arity: int) -> None:
-    condition = None if op in _COMPLEX_TOO else _no_complex
+    name = op._schema.name.split("::")[1]
+    on_complex = complex_functions.find(name, function)
 
-    @lowers(op, condition=condition)
+    def emit(dtype: torch.dtype, *elements: ir.Value) -> ir.Value:
+        if types.is_complex(dtype) and on_complex is not None:
+            return on_complex(dtype, *elements)
+        return function(dtype, *elements)
+
+    def exact(dtype: torch.dtype, *elements: ir.Value) -> ir.Value:
+        wide = [scalars.cast(x, dtype, torch.float64) for x in elements]
+        return scalars.cast(emit(torch.float64, *wide), torch.float64, dtype)
+
+    @lowers(op, condition=_no_complex if on_complex is None else None)
     def rule(b: Builder, *args: Any) -> Tensor:
-        return elementwise(b, args[:arity], function, kind)
+        whole = name in _EXACT_OF_INTEGERS and types.is_integer(args[0].dtype)
+        return elementwise(b, args[:arity], exact if whole else emit, kind)
 
 
 for _op, (_function, _kind) in _UNARY.items():
@@ -290,7 +301,7 @@ def _check_divisor(b: Builder, operands: Sequence[Any], name: str) -> None:
             lambda x: scalars.compare("ne", x, scalars.constant(0, divisor.dtype), divisor.dtype),
             f"{name}: integer division by zero",
         )
-    elif divisor == 0:
+    elif divisor == 0 and 0 not in b.result_shape():
         raise Unsupported("integer division by zero")
 
 
@@ -351,9 +362,11 @@ def _fmod(b: Builder, x: Any, y: Any) -> Tensor:
     )
 
 
-@lowers(aten.pow.Tensor_Scalar, condition=_no_complex)
+@lowers(aten.pow.Tensor_Scalar)
 def _pow_scalar(b: Builder, x: Tensor, exponent: Any) -> Tensor:
     def emit(dtype: torch.dtype, base: ir.Value, power: ir.Value) -> ir.Value:
+        if types.is_complex(dtype):
+            return complex_functions.FUNCTIONS["pow"](dtype, base, power)
         if isinstance(exponent, (int, float)) and float(exponent).is_integer():
             if 0 <= exponent <= 8:
                 return scalars.power_by(dtype, base, int(exponent))
@@ -368,9 +381,14 @@ def _pow_scalar(b: Builder, x: Tensor, exponent: Any) -> Tensor:
     return elementwise(b, [x, exponent], emit, round_numbers=True)
 
 
-@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, prims.pow.default, condition=_no_complex)
+@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar, prims.pow.default)
 def _pow(b: Builder, x: Any, y: Any) -> Tensor:
-    return elementwise(b, [x, y], functions.power)
+    def emit(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.Value:
+        if types.is_complex(dtype):
+            return complex_functions.FUNCTIONS["pow"](dtype, base, exponent)
+        return functions.power(dtype, base, exponent)
+
+    return elementwise(b, [x, y], emit)
 
 
 @lowers(aten.nextafter.default, prims.nextafter.default)

@@ -194,6 +194,37 @@ def integer_power(dtype: torch.dtype, base: ir.Value, exponent: ir.Value) -> ir.
     return arith.select(negative, inverse, result)
 
 
+def gcd(dtype: torch.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Greatest common divisor of the absolute values, by Euclid; of two zeros 0."""
+    zero = scalars.constant(0, dtype)
+    kinds = [x.type] * 2
+    loop = scf.WhileOp(kinds, [abs(dtype, x), abs(dtype, y)])
+    for region in (loop.before, loop.after):
+        region.blocks.append(*kinds)
+    with ir.InsertionPoint(loop.before.blocks[0]):
+        rest, divisor = loop.before.blocks[0].arguments
+        scf.ConditionOp(scalars.compare("ne", rest, zero, dtype), [rest, divisor])
+    with ir.InsertionPoint(loop.after.blocks[0]):
+        rest, divisor = loop.after.blocks[0].arguments
+        remainder = arith.remui if types.is_unsigned(dtype) else arith.remsi
+        scf.YieldOp([remainder(divisor, rest), rest])
+    return loop.results[1]
+
+
+def lcm(dtype: torch.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Least common multiple of the absolute values; 0 if one of them is.
+
+    Of narrow integers C++ takes the absolute value of an `int`, and cuts it off after that.
+    """
+    one, zero = scalars.constant(1, dtype), scalars.constant(0, dtype)
+    divisor = gcd(dtype, x, y)
+    divisor = arith.select(scalars.compare("eq", divisor, zero, dtype), one, divisor)
+    divide = arith.divui if types.is_unsigned(dtype) else arith.divsi
+    wide = torch.int32 if types.bit_width(dtype) < 32 else dtype
+    factors = [scalars.cast(factor, dtype, wide) for factor in (divide(x, divisor), y)]
+    return scalars.cast(abs(wide, arith.muli(*factors)), wide, dtype)
+
+
 def next_after(dtype: torch.dtype, x: ir.Value, y: ir.Value) -> ir.Value:
     """The neighbour of x on the way to y, in any float dtype.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .. import scalars
+from .. import scalars, types
 from ..builder import Builder
 from ..errors import Unsupported
 from ..registry import lowers, node_arg
@@ -267,4 +267,6 @@ def _linalg_ldl_solve(
 
 @lowers(aten.linalg_matrix_exp.default)
 def _linalg_matrix_exp(b: Builder, a: Tensor) -> Tensor:
-    return library_call(b, "linalg_matrix_exp", [a], [like_result(b)])[0]
+    dtype = types.opmath(a.dtype)
+    (result,) = library_call(b, "linalg_matrix_exp", [b.cast(a, dtype)], [(dtype, a.shape)])
+    return b.cast(result, a.dtype)

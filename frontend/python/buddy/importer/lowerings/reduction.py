@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from mlir import ir
-from mlir.dialects import arith, math
+from mlir.dialects import arith, complex, math
 
 from .. import scalars, shapes, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
@@ -87,15 +87,22 @@ def mean_over(b: Builder, x: Tensor, dims: Sequence[int], dtype: torch.dtype) ->
 def squared_deviation(
     b: Builder, x: Tensor, dims: Sequence[int], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return (mean, sum of squared deviations), both with the reduced dimensions kept as 1."""
+    """Return (mean, sum of squared deviations), both with the reduced dimensions kept as 1.
+
+    Of complex numbers, the squares of the deviations' absolute values.
+    """
     mean = keep_dims(mean_over(b, x, dims, dtype), dims, True)
+    real = dtype.to_real()
 
     def square(value: ir.Value, m: ir.Value) -> ir.Value:
         difference = scalars.sub(dtype, scalars.cast(value, x.dtype, dtype), m)
-        return scalars.mul(dtype, difference, difference)
+        if not types.is_complex(dtype):
+            return scalars.mul(dtype, difference, difference)
+        parts = complex.re(difference), complex.im(difference)
+        return arith.addf(*[arith.mulf(part, part) for part in parts])
 
-    squares = b.pointwise([x, mean], x.shape, dtype, square)
-    return mean, keep_dims(sum_over(b, squares, dims, dtype), dims, True)
+    squares = b.pointwise([x, mean], x.shape, real, square)
+    return mean, keep_dims(sum_over(b, squares, dims, real), dims, True)
 
 
 def normalized_moments(
@@ -181,7 +188,7 @@ def _var_mean(
 def _std(b: Builder, x: Tensor, dims: Any, correction: Any = 1, keep: bool = False) -> Tensor:
     variance, _ = _variance(b, x, dims, correction, keep, types.opmath(x.dtype))
     root = b.pointwise([variance], variance.shape, variance.dtype, math.sqrt)
-    return b.cast(root, x.dtype)
+    return b.cast(root, b.result_dtype())
 
 
 def _variance(
@@ -193,8 +200,8 @@ def _variance(
     result: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     dims = normalize_all(dims, x.rank)
-    dtype = types.opmath(x.dtype)
-    mean, squares = squared_deviation(b, x, dims, dtype)
+    mean, squares = squared_deviation(b, x, dims, types.opmath(x.dtype))
+    dtype = squares.dtype
     correction = 1 if correction is None else correction
 
     def divide(value: ir.Value) -> ir.Value:
@@ -207,7 +214,7 @@ def _variance(
     if not keep:
         variance, mean = (shapes.squeeze(b, part, dims) for part in (variance, mean))
     result = result or x.dtype
-    return b.cast(variance, result), b.cast(mean, result)
+    return b.cast(variance, result.to_real()), b.cast(mean, result)
 
 
 # ---- extrema ---------------------------------------------------------------------------------

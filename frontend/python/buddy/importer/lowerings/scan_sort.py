@@ -11,6 +11,7 @@ from mlir.dialects import arith, math, scf, tensor
 
 from .. import scalars, types
 from ..builder import PARALLEL, REDUCTION, Builder, loop_index
+from ..errors import Unsupported
 from ..registry import lowers
 from ..values import Tensor
 from .common import normalize
@@ -40,6 +41,9 @@ def _cumprod(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
 
 @lowers(aten.logcumsumexp.default)
 def _logcumsumexp(b: Builder, x: Tensor, dim: int) -> Tensor:
+    if types.is_complex(x.dtype):
+        raise Unsupported("complex numbers")
+
     def combine(dtype: torch.dtype, total: ir.Value, value: ir.Value) -> ir.Value:
         low = scalars.minimum(dtype, total, value)
         high = scalars.maximum(dtype, total, value)
