@@ -59,7 +59,7 @@ static void buildGraphPhase(OpPassManager &manager, Activations activations) {
     return manager.nest<func::FuncOp>();
   };
   // Equal constants and sizes must be one value before layers are compared.
-  cleanUp(manager);
+  cleanUp(functions());
   // First of all, so that all later work is done once a layer.
   manager.addPass(createOutlineLayers());
   functions().addPass(createDecomposeOps());
@@ -69,18 +69,18 @@ static void buildGraphPhase(OpPassManager &manager, Activations activations) {
   functions().addPass(tosa::createTosaToLinalg());
   functions().addPass(createTosaToArithPass());
   functions().addPass(createTosaToTensorPass());
-  cleanUp(manager);
+  cleanUp(functions());
   functions().addPass(createLowerConvolutions());
   // Before generalization, which would hide contractions behind transposes.
   functions().addPass(createFoldTransposes());
   functions().addPass(createFuseElementwise());
-  cleanUp(manager);
+  cleanUp(functions());
   // Where products stand with their final operands; rows that several products
   // share are quantised once.
   PackWeightsOptions packing;
   packing.activations = activations;
   manager.addPass(createPackWeights(packing));
-  cleanUp(manager);
+  cleanUp(functions());
   functions().addPass(createChooseSchedule());
 }
 
@@ -91,10 +91,10 @@ static void buildKernelPhase(OpPassManager &manager) {
   };
   manager.addPass(createBufferize());
   manager.addPass(bufferization::createDropEquivalentBufferResultsPass());
-  cleanUp(manager);
+  cleanUp(functions());
   manager.addPass(createSpecializeArguments());
   functions().addPass(memref::createResolveRankedShapeTypeResultDimsPass());
-  cleanUp(manager);
+  cleanUp(functions());
   // While copies and calls are still ops of their own.
   manager.addPass(createVerifyNoCopies());
   // Makes contractions and loops for the two that follow.
@@ -103,13 +103,13 @@ static void buildKernelPhase(OpPassManager &manager) {
   functions().addPass(createLowerContractions());
   functions().addPass(createFuseRows());
   functions().addPass(createLowerLoops());
-  cleanUp(manager);
+  cleanUp(functions());
   functions().addPass(createExpandMath());
   // While buffers are apart: in the workspace, all would be one.
   functions().addPass(createMergeRegions());
   // After the generators, which allocate their packing buffers.
   manager.addPass(createPlanMemory());
-  cleanUp(manager);
+  cleanUp(functions());
 }
 
 /// Down to the LLVM dialect.
@@ -127,24 +127,25 @@ static void buildLLVMPhase(OpPassManager &manager) {
   manager.addPass(createLowerCalls());
   // Without this an alloca scope with one block is left inside a multi-block
   // region, and convert-scf-to-cf fails.
-  cleanUp(manager);
-  manager.addPass(createSCFToControlFlowPass());
+  cleanUp(functions());
+  // Function by function, as far as it goes: they are done in parallel.
+  functions().addPass(createSCFToControlFlowPass());
   functions().addPass(createExpandReshapes());
-  manager.addPass(memref::createExpandStridedMetadataPass());
-  manager.addPass(createLowerAffinePass());
+  functions().addPass(memref::createExpandStridedMetadataPass());
+  functions().addPass(createLowerAffinePass());
   // bf16 arithmetic and math in f32; then no bf16 but as operands of products,
   // since LLVM rounds to it by a routine that is not in every C library.
   functions().addPass(math::createMathExtendToSupportedTypes());
   arith::ArithEmulateUnsupportedFloatsOptions emulate;
   emulate.sourceTypeStrs = {"bf16"};
-  manager.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
+  functions().addPass(arith::createArithEmulateUnsupportedFloats(emulate));
   manager.addPass(createExpandBFloat16());
-  manager.addPass(arith::createArithExpandOpsPass());
-  manager.addPass(createConvertMathToLLVMPass());
+  functions().addPass(arith::createArithExpandOpsPass());
+  functions().addPass(createConvertMathToLLVMPass());
   manager.addPass(createConvertMathToLibmPass());
   ConvertVectorToLLVMPassOptions vectors;
   vectors.x86Vector = true;
-  manager.addPass(createConvertVectorToLLVMPass(vectors));
+  functions().addPass(createConvertVectorToLLVMPass(vectors));
   manager.addPass(createConvertToLLVMPass());
   manager.addPass(createConvertOpenMPToLLVMPass());
   manager.addPass(createReconcileUnrealizedCastsPass());
