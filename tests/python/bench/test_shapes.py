@@ -15,6 +15,8 @@ def test_shapes() -> None:
     assert shapes.gemv("1536x576") == (1536, 576)
     assert shapes.rows("1x2") == (1, 2)
     assert shapes.attention("9/3x64x1x1024") == (9, 3, 64, 1, 1024)
+    assert shapes.conv("2x64x56:32x3") == (2, 64, 56, 32, 3, 1, 1)
+    assert shapes.conv("1X32x9:64x5/2g32") == (1, 32, 9, 64, 5, 2, 32)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,8 @@ def test_shapes() -> None:
         (shapes.gemv, "3"), (shapes.rows, "3x4x5"), (shapes.attention, "9x64x1x1024"),
         (shapes.attention, "9/2x64x1x1024"), (shapes.attention, "9/3x64x5x4"),
         (shapes.attention, "9/3x64"), (shapes.attention, "/3x64x1x2"),
-        (shapes.attention, "3/0x64x1x2"),
+        (shapes.attention, "3/0x64x1x2"), (shapes.conv, "1x64x56"), (shapes.conv, "1x64x56:64x3/0"),
+        (shapes.conv, "1x6x9:4x3g4"), (shapes.conv, "1x6x9:4x3g3"), (shapes.conv, "0x6x9:6x3"),
     ],
 )  # fmt: skip
 def test_what_is_no_shape_is_named(kind: Callable[[str], object], text: str) -> None:
@@ -38,6 +41,7 @@ def test_every_default_is_a_shape() -> None:
         (shapes.gemm, defaults.GEMM),
         (shapes.gemv, defaults.GEMV),
         (shapes.attention, defaults.ATTENTION),
+        (shapes.conv, defaults.CONV),
         (shapes.rows, defaults.ROWS),
     ):
         assert len({kind(text) for text in texts}) == len(texts) > 0

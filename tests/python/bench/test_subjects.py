@@ -118,6 +118,16 @@ def ours_copies() -> Any:
     return operations._copies
 
 
+def test_conv(capsys: pytest.CaptureFixture[str]) -> None:
+    record = bench(capsys, "conv", "2x4x9:6x3/2", "1x6x8:6x3g6")
+    assert rows(record) == [
+        ("2x4x9:6x3/2 f32", {"buddy", "F.conv2d"}), ("1x6x8:6x3g6 f32", {"buddy", "F.conv2d"}),
+    ]  # fmt: skip
+    assert record["cases"][0]["flops"] == 2 * 2 * 6 * 25 * 4 * 9
+    assert record["cases"][0]["bytes"] == 4 * (2 * (4 * 81 + 6 * 25) + 6 * (36 + 1))
+    assert set(record["geomean"]) == {"all", "dense f32", "depthwise f32"}
+
+
 def test_attention(capsys: pytest.CaptureFixture[str]) -> None:
     record = bench(capsys, "attention", "4/2x8x1x9", "4/2x8x3x9", "2/2x8x5x5")
     grouped = {"buddy", "sdpa", "sdpa repeated"}

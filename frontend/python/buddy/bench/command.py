@@ -32,6 +32,10 @@ def add(commands: Any) -> None:
     _packed(gemv, "the weight")
     _operation(gemv, _gemv)
 
+    conv = subjects.add_parser("conv", help="two-dimensional convolutions")
+    _shapes(conv, shapes.conv, "BATCHxCHANNELSxSIZE:OUTPUTSxKERNEL[/STRIDE][gGROUPS]")
+    _operation(conv, _conv)
+
     attention = subjects.add_parser("attention", help="causal scaled dot product attention")
     _shapes(attention, shapes.attention, "HEADS/KVHEADSxDIMxQxKV")
     _operation(attention, _attention)
@@ -237,6 +241,13 @@ def _gemv(args: argparse.Namespace) -> _Outcome:
 
     chosen = args.shapes or [shapes.gemv(text) for text in defaults.GEMV]
     return _measure(args, gemv(chosen, args.dtype, _settings(args)))
+
+
+def _conv(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.operations import conv
+
+    chosen = args.shapes or [shapes.conv(text) for text in defaults.CONV]
+    return _measure(args, conv(chosen, args.dtype, _settings(args)))
 
 
 def _attention(args: argparse.Namespace) -> _Outcome:

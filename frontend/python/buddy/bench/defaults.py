@@ -20,6 +20,13 @@ ATTENTION = tuple(
     if q <= kv
 )
 
+# ResNet-50's, its first layer, strides, and MobileNet's depthwise ones.
+CONV = (
+    "1x64x56:64x3", "1x256x56:64x1", "1x64x56:256x1", "1x128x28:128x3", "1x512x7:512x3",
+    "1x3x224:64x7/2", "1x256x56:512x1/2", "1x32x112:32x3g32", "1x576x14:576x3g576",
+    "4x64x56:64x3", "1x17x33:19x5",
+)  # fmt: skip
+
 # One that the caches hold and one that they do not.
 ROWS = ("512x2048", "4096x4096")
 

@@ -1,4 +1,4 @@
-"""`buddy bench gemm | gemv | attention | elementwise`: one operation a case."""
+"""`buddy bench gemm | gemv | conv | attention | elementwise`: one operation a case."""
 
 from __future__ import annotations
 
@@ -171,6 +171,56 @@ def _copies(weight: torch.Tensor) -> list[torch.Tensor]:
 def _in_turns(calls: Sequence[Call]) -> Call:
     turns: Iterator[Call] = itertools.cycle(calls)
     return lambda: next(turns)()
+
+
+# ---- convolutions -----------------------------------------------------------------------------
+
+
+def conv(
+    shapes: Sequence[tuple[int, int, int, int, int, int, int]],
+    dtypes: Sequence[str],
+    settings: Settings,
+) -> list[Operation]:
+    """Two-dimensional convolutions with a padding of half the kernel, and a bias."""
+    return [_conv(shape, dtype, settings) for dtype in dtypes for shape in shapes]
+
+
+def _conv(
+    shape: tuple[int, int, int, int, int, int, int], dtype: str, settings: Settings
+) -> Operation:
+    batch, channels, size, outputs, kernel, stride, groups = shape
+    places = ((size + 2 * (kernel // 2) - kernel) // stride + 1) ** 2
+    taps = channels // groups * kernel * kernel
+    elements = batch * (channels * size * size + outputs * places) + outputs * (taps + 1)
+    name = f"{batch}x{channels}x{size}:{outputs}x{kernel}"
+    name += f"/{stride}" * (stride > 1) + f"g{groups}" * (groups > 1)
+    case = Case(
+        f"{name} {dtype}",
+        dtype,
+        flops=2 * batch * outputs * places * taps,
+        bytes=DTYPES[dtype].itemsize * elements,
+        group=f"{'depthwise' if groups == channels else 'dense'} {dtype}",
+    )
+
+    def convolve(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, weight, bias, stride, kernel // 2, groups=groups)
+
+    def make() -> dict[str, Call]:
+        inputs = (
+            _random(batch, channels, size, size, dtype=dtype),
+            _random(outputs, channels // groups, kernel, kernel, dtype=dtype),
+            _random(outputs, dtype=dtype),
+        )
+        calls: dict[str, Call] = {
+            OURS: compile_direct(convolve, inputs, settings.threads)(inputs),
+            "F.conv2d": lambda: convolve(*inputs),
+        }
+        if settings.inductor:
+            bind = compile_through("inductor", convolve, inputs, settings.threads)
+            calls["inductor"] = bind(inputs)
+        return calls
+
+    return Operation(case, make)
 
 
 # ---- attention --------------------------------------------------------------------------------

@@ -50,6 +50,25 @@ def attention(text: str) -> tuple[int, int, int, int, int]:
     return heads, kv_heads, dim, q, kv
 
 
+def conv(text: str) -> tuple[int, int, int, int, int, int, int]:
+    """BATCHxCHANNELSxSIZE:OUTPUTSxKERNEL[/STRIDE][gGROUPS] of a square image and kernel.
+
+    Returned as (batch, channels, size, outputs, kernel, stride, groups).
+    """
+    form = r"([0-9]+)x([0-9]+)x([0-9]+):([0-9]+)x([0-9]+)(?:/([0-9]+))?(?:g([0-9]+))?"
+    match = re.fullmatch(form, text.lower())
+    batch, channels, size, outputs, kernel, stride, groups = (
+        (int(part or 1) for part in match.groups()) if match else [0] * 7
+    )
+    least = min(batch, channels, size, outputs, kernel, stride, groups)
+    if least < 1 or channels % groups or outputs % groups or size + 2 * (kernel // 2) < kernel:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no shape; expected BATCHxCHANNELSxSIZE:OUTPUTSxKERNEL[/STRIDE][gGROUPS], "
+            "each at least 1, both numbers of channels multiples of GROUPS"
+        )
+    return batch, channels, size, outputs, kernel, stride, groups
+
+
 def names(*choices: str) -> Callable[[str], list[str]]:
     """A parser of `a,b` out of `choices`."""
 
