@@ -358,6 +358,60 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
   return {results, end};
 }
 
+std::pair<SmallVector<Value>, Value>
+LoopEmitter::emitInterleavedReduction(unsigned dim, ValueRange accumulators,
+                                      const Step &step) {
+  auto kinds = combiners();
+  size_t outputs = accumulators.size();
+  int64_t sums =
+      std::clamp<int64_t>(target.vectorRegisters / (2 * outputs), 1, 16);
+  int64_t size = op.getStaticLoopRanges()[dim];
+  std::pair<SmallVector<Value>, Value> none(accumulators, constant(0));
+  if (!kinds || (!ShapedType::isDynamic(size) && size < 2 * sums))
+    return none;
+  SmallVector<Value> init;
+  for (OpOperand *output : carriedOutputs()) {
+    unsigned i = op.getMatchingBlockArgument(output).getArgNumber() -
+                 op.getNumDpsInputs();
+    SmallVector<Operation *> chain;
+    matchReduction(op.getRegionOutputArgs(), i, chain);
+    std::optional<TypedAttr> neutral = arith::getNeutralElement(chain.front());
+    if (!neutral)
+      return none;
+    init.push_back(broadcast(
+        arith::ConstantOp::create(builder, loc, *neutral).getResult(), step));
+  }
+  SmallVector<Value> start;
+  for (int64_t u = 0; u < sums; ++u)
+    llvm::append_range(start, init);
+  Value stride = constant(sums);
+  Value rest = arith::RemUIOp::create(builder, loc, sizes[dim], stride);
+  Value end = arith::SubIOp::create(builder, loc, sizes[dim], rest);
+  auto loop = scf::ForOp::create(builder, loc, constant(0), end, stride, start);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> next;
+    for (int64_t u = 0; u < sums; ++u) {
+      ivs[dim] = builder.createOrFold<arith::AddIOp>(
+          loc, loop.getInductionVar(), constant(u));
+      llvm::append_range(
+          next,
+          point(loop.getRegionIterArgs().slice(u * outputs, outputs), step));
+    }
+    scf::YieldOp::create(builder, loc, next);
+  }
+  SmallVector<Value> results;
+  for (size_t i = 0; i < outputs; ++i) {
+    Value sum = accumulators[i];
+    for (int64_t u = 0; u < sums; ++u)
+      sum = vector::makeArithReduction(builder, loc, (*kinds)[i], sum,
+                                       loop.getResult(u * outputs + i));
+    results.push_back(sum);
+  }
+  return {results, end};
+}
+
 //===----------------------------------------------------------------------===//
 // Loops
 //===----------------------------------------------------------------------===//
@@ -370,8 +424,10 @@ SmallVector<Value> LoopEmitter::emitReductions(ArrayRef<unsigned> dims,
   unsigned dim = dims.front();
   SmallVector<Value> start(accumulators);
   Value lower = constant(0);
-  if (dims.size() == 1 && !step.shape)
-    std::tie(start, lower) = emitVectorReduction(dim, accumulators);
+  if (dims.size() == 1)
+    std::tie(start, lower) =
+        step.shape ? emitInterleavedReduction(dim, accumulators, step)
+                   : emitVectorReduction(dim, accumulators);
   auto loop =
       scf::ForOp::create(builder, loc, lower, sizes[dim], constant(1), start);
   OpBuilder::InsertionGuard guard(builder);

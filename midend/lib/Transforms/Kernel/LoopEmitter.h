@@ -81,6 +81,11 @@ private:
   llvm::SmallVector<mlir::Value> emitReductions(llvm::ArrayRef<unsigned> dims,
                                                 mlir::ValueRange accumulators,
                                                 const Step &step);
+  /// The innermost reduction loop of columns, in a few sums side by side: each
+  /// has fewer terms, which rounds less. Returns as emitVectorReduction does.
+  std::pair<llvm::SmallVector<mlir::Value>, mlir::Value>
+  emitInterleavedReduction(unsigned dim, mlir::ValueRange accumulators,
+                           const Step &step);
   /// Every output has another element at each step of a parallel loop.
   bool movesAll(unsigned dim);
   /// Reductions are best vectorized across them, along the parallel loop `dim`:

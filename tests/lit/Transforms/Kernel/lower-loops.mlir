@@ -172,12 +172,16 @@ func.func @exponentials_and_sum(%x: memref<?x?xf32>, %e: memref<?x?xf32>, %s: me
   return
 }
 
-// Sums of columns: vectors across them, one element of the reduction at a time.
+// Sums of columns: vectors across them, several sums side by side, the rest one
+// element at a time.
 // CHECK-LABEL: func.func @column_sum
 // CHECK: scf.for
 // CHECK: %[[INIT:.*]] = vector.load %{{.*}} : memref<?xf32>, vector<16xf32>
-// CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[ACC:.*]] = %[[INIT]]) -> (vector<16xf32>)
+// CHECK: %[[PARTS:.*]]:16 = scf.for
 // CHECK: vector.load %{{.*}} : memref<?x?xf32>, vector<16xf32>
+// CHECK: arith.addf %[[INIT]], %[[PARTS]]#0
+// CHECK: %[[ALL:.*]] = arith.addf %{{.*}}, %[[PARTS]]#15
+// CHECK: %[[SUM:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[ALL]]) -> (vector<16xf32>)
 // CHECK: vector.store %[[SUM]]
 // RVV-LABEL: func.func @column_sum
 // RVV: scf.for {{.*}} -> (vector<[4]xf32>)
