@@ -1,13 +1,10 @@
 //===- Lapack.h - the LAPACK routines in use --------------------*- C++ -*-===//
 //
 // Fortran's symbols by element type: `BUDDY_LAPACK(T, potrf)` is spotrf_,
-// dpotrf_, cpotrf_ or zpotrf_. In a process that has PyTorch loaded it is the
-// routine in PyTorch's library if that has one, usually a faster one, and what
-// LAPACK leaves open (signs of vectors) is as in PyTorch; anywhere else it is
-// the reference implementation that is linked in. Matrices are columns; numbers
-// are passed by address; the length of each string (one character here) follows
-// after all arguments. Matrices are void pointers, so that one declaration
-// serves all.
+// dpotrf_, cpotrf_ or zpotrf_, of the reference implementation that is linked
+// in. Matrices are columns; numbers are passed by address; the length of each
+// string (one character here) follows after all arguments. Matrices are void
+// pointers, so that one declaration serves all.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +13,6 @@
 
 #include <complex>
 #include <cstddef>
-#include <dlfcn.h>
 #include <type_traits>
 
 namespace buddy::math {
@@ -117,23 +113,10 @@ auto pick(Real *s, Real *d, Complex *c, Complex *z) {
     return z;
 }
 
-/// The routine of PyTorch's library by this name, or else `own`.
-template <class Routine> Routine *preferred(const char *name, Routine *own) {
-  static void *library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  void *found = library ? dlsym(library, name) : nullptr;
-  return found ? reinterpret_cast<Routine *>(found) : own;
-}
-
 #define BUDDY_LAPACK(T, NAME) BUDDY_LAPACK_PAIR(T, NAME, NAME)
 // Where real and complex routines have names of their own.
 #define BUDDY_LAPACK_PAIR(T, REAL, COMPLEX)                                    \
-  ([] {                                                                        \
-    static auto *routine = ::buddy::math::preferred(                           \
-        pick<T>("s" #REAL "_", "d" #REAL "_", "c" #COMPLEX "_",                \
-                "z" #COMPLEX "_"),                                             \
-        pick<T>(s##REAL##_, d##REAL##_, c##COMPLEX##_, z##COMPLEX##_));        \
-    return routine;                                                            \
-  }())
+  pick<T>(s##REAL##_, d##REAL##_, c##COMPLEX##_, z##COMPLEX##_)
 
 } // namespace buddy::math
 
