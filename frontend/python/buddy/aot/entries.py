@@ -35,6 +35,8 @@ def share_weights(entries: Mapping[str, Traced]) -> dict[str, torch.Tensor]:
     """
     values: dict[str, torch.Tensor] = {}
     names: dict[_Key, str] = {}
+    # By name: what one program writes another may only read.
+    states = {name for traced in entries.values() for name in mutated(traced.program)}
     for entry, traced in entries.items():
         renamed: dict[str, str] = {}
         written = set(mutated(traced.program))
@@ -44,8 +46,8 @@ def share_weights(entries: Mapping[str, Traced]) -> dict[str, torch.Tensor]:
                 key = (entry, name)  # written under one name of several: the program's own matter
             if key not in names:
                 taken = values.get(name)
-                equal = taken is not None and name not in written and _equal(taken, value)
-                names[key] = name if taken is None or equal else f"{entry}.{name}"
+                equal = taken is not None and name not in states and _equal(taken, value)
+                names[key] = name if taken is None or equal else _free(f"{entry}.{name}", values)
                 values.setdefault(names[key], value)
             renamed[name] = names[key]
         rename_weights(traced.program, renamed)
@@ -90,6 +92,12 @@ def mutated(program: ExportedProgram) -> list[str]:
     """The names of the buffers and inputs that the program writes."""
     specs = program.graph_signature.output_specs
     return [spec.target for spec in specs if spec.kind in _MUTATIONS and spec.target]
+
+
+def _free(name: str, taken: Mapping[str, torch.Tensor]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _identity(value: torch.Tensor) -> _Key:
