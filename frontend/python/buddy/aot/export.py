@@ -21,6 +21,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
 from buddy.importer import decompositions, whole_recurrences
+from buddy.importer.export import assertion
 
 # The name of a model's entry point where there is only one.
 ENTRY = "forward"
@@ -171,8 +172,7 @@ def _tidy_assertions(program: ExportedProgram, places: dict[sympy.Symbol, sympy.
         if node.target is not torch.ops.aten._assert_scalar.default:
             continue
         condition, message = node.args
-        value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else condition
-        expression = value.node.expr if isinstance(value, torch.SymBool) else sympy.sympify(value)
+        expression = assertion(node)
         derived = str(message).startswith(_DERIVED)
         differ = isinstance(expression, sympy.Ne) and expression.rhs != 0
         if expression == sympy.true or expression in seen or (derived and differ):

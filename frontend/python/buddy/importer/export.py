@@ -88,7 +88,6 @@ def add_exported_program(
         if spec.kind in _MUTATIONS:
             mutations[i] = by_target.get(spec.target, spec.target)
 
-    offsets = dict(weight_offsets or {})
     args = []
     for node, spec in zip(placeholders, ep.graph_signature.input_specs, strict=True):
         meta = node.meta.get("val")
@@ -104,7 +103,7 @@ def add_exported_program(
             kind = "input"
         else:
             kind = "state" if arg_name in mutations.values() else "weight"
-        offset = offsets.get(arg_name) if kind == "weight" else None
+        offset = (weight_offsets or {}).get(arg_name) if kind == "weight" else None
         block_format = (weight_formats or {}).get(arg_name) if kind == "weight" else None
         args.append(ArgSpec(arg_name, kind, meta, offset, block_format))
     builder.add_function(
@@ -137,14 +136,19 @@ def _ranges(ep: torch.export.ExportedProgram) -> dict[sympy.Symbol, Range]:
     return ranges
 
 
+def assertion(node: torch.fx.Node) -> sympy.Basic:
+    """What an `_assert_scalar` asks for."""
+    condition = node.args[0]
+    value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else condition
+    return value.node.expr if isinstance(value, torch.SymBool) else sympy.sympify(value)
+
+
 def _assertions(ep: torch.export.ExportedProgram) -> list[sympy.Le]:
     """The inequalities that the program asserts, as `… <= …`."""
     found = []
     for node in ep.graph.nodes:
         if node.target is torch.ops.aten._assert_scalar.default:
-            condition = node.args[0]
-            value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else condition
-            expression = value.node.expr if isinstance(value, torch.SymBool) else value
+            expression = assertion(node)
             if isinstance(expression, sympy.Ge):
                 expression = sympy.Le(expression.rhs, expression.lhs, evaluate=False)
             if isinstance(expression, sympy.Le):
@@ -172,7 +176,8 @@ def _widened(
         least = others
         for other in others.free_symbols:
             low = ranges.get(other, (None, None))[0]
-            if others.coeff(other) <= 0 or low is None:
+            factor = others.coeff(other)
+            if not factor.is_Integer or factor <= 0 or low is None:
                 break
             least = least.subs(other, low)
         if least.is_Integer:
