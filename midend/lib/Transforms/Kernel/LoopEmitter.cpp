@@ -259,39 +259,42 @@ Value LoopEmitter::vectorSize(VectorType type) {
       builder, loc, vector::VectorScaleOp::create(builder, loc), lanes);
 }
 
+Operation *LoopEmitter::combinerOf(OpOperand &output) {
+  unsigned i = op.getMatchingBlockArgument(&output).getArgNumber() -
+               op.getNumDpsInputs();
+  SmallVector<Operation *> chain;
+  bool single =
+      matchReduction(op.getRegionOutputArgs(), i, chain) && chain.size() == 1;
+  return single ? chain.front() : nullptr;
+}
+
 std::optional<SmallVector<vector::CombiningKind>> LoopEmitter::combiners() {
   SmallVector<vector::CombiningKind> kinds;
   for (OpOperand *output : carriedOutputs()) {
-    unsigned i = op.getMatchingBlockArgument(output).getArgNumber() -
-                 op.getNumDpsInputs();
-    SmallVector<Operation *> chain;
-    if (!matchReduction(op.getRegionOutputArgs(), i, chain) ||
-        chain.size() != 1)
-      return std::nullopt;
-    std::optional<vector::CombiningKind> kind =
-        linalg::getCombinerOpKind(chain.front());
-    if (!kind)
+    Operation *combiner = combinerOf(*output);
+    auto kind = combiner ? linalg::getCombinerOpKind(combiner) : std::nullopt;
+    if (!kind || !arith::getNeutralElement(combiner))
       return std::nullopt;
     kinds.push_back(*kind);
   }
   return kinds;
 }
 
+SmallVector<Value> LoopEmitter::neutralElements(const Step &step) {
+  SmallVector<Value> result;
+  for (OpOperand *output : carriedOutputs()) {
+    TypedAttr attr = *arith::getNeutralElement(combinerOf(*output));
+    Value scalar = arith::ConstantOp::create(builder, loc, attr);
+    result.push_back(broadcast(scalar, step));
+  }
+  return result;
+}
+
 std::pair<SmallVector<Value>, Value>
 LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
   VectorType shape = chooseVector(dim);
   auto kinds = shape ? combiners() : std::nullopt;
-  SmallVector<Attribute> neutral;
-  if (kinds)
-    for (OpOperand *output : carriedOutputs()) {
-      unsigned i = op.getMatchingBlockArgument(output).getArgNumber() -
-                   op.getNumDpsInputs();
-      SmallVector<Operation *> chain;
-      matchReduction(op.getRegionOutputArgs(), i, chain);
-      if (auto attr = arith::getNeutralElement(chain.front()))
-        neutral.push_back(*attr);
-    }
-  if (!kinds || neutral.size() != kinds->size()) {
+  if (!kinds) {
     if (shape)
       scalarReason = "what combines the elements is no known reduction";
     return {SmallVector<Value>(accumulators), constant(0)};
@@ -299,12 +302,7 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
 
   Step step{shape, dim};
   Value lanes = vectorSize(shape), zero = constant(0);
-  SmallVector<Value> init;
-  for (Attribute attr : neutral) {
-    Value scalar =
-        arith::ConstantOp::create(builder, loc, cast<TypedAttr>(attr));
-    init.push_back(broadcast(scalar, step));
-  }
+  SmallVector<Value> init = neutralElements(step);
   // Several independent accumulators, then single vectors.
   auto loop = [&](Value lower, Value upper, int64_t unroll,
                   ArrayRef<Value> start) {
@@ -366,22 +364,9 @@ LoopEmitter::emitInterleavedReduction(unsigned dim, ValueRange accumulators,
   int64_t sums =
       std::clamp<int64_t>(target.vectorRegisters / (2 * outputs), 1, 16);
   int64_t size = op.getStaticLoopRanges()[dim];
-  std::pair<SmallVector<Value>, Value> none(accumulators, constant(0));
   if (!kinds || (!ShapedType::isDynamic(size) && size < 2 * sums))
-    return none;
-  SmallVector<Value> init;
-  for (OpOperand *output : carriedOutputs()) {
-    unsigned i = op.getMatchingBlockArgument(output).getArgNumber() -
-                 op.getNumDpsInputs();
-    SmallVector<Operation *> chain;
-    matchReduction(op.getRegionOutputArgs(), i, chain);
-    std::optional<TypedAttr> neutral = arith::getNeutralElement(chain.front());
-    if (!neutral)
-      return none;
-    init.push_back(broadcast(
-        arith::ConstantOp::create(builder, loc, *neutral).getResult(), step));
-  }
-  SmallVector<Value> start;
+    return {SmallVector<Value>(accumulators), constant(0)};
+  SmallVector<Value> init = neutralElements(step), start;
   for (int64_t u = 0; u < sums; ++u)
     llvm::append_range(start, init);
   Value stride = constant(sums);

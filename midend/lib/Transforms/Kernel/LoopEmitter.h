@@ -68,8 +68,14 @@ private:
   /// Why the body cannot be computed on vectors along `dim`; empty if it can.
   std::string obstacle(unsigned dim);
   bool usesFloat16();
-  /// The combining operation of each carried output, if all are known.
+  /// The one op that combines elements of a carried output; null if it is not
+  /// one.
+  mlir::Operation *combinerOf(mlir::OpOperand &output);
+  /// The combining operation of each carried output, if all are known and have
+  /// a neutral element.
   std::optional<llvm::SmallVector<mlir::vector::CombiningKind>> combiners();
+  /// These elements, in the step's shape.
+  llvm::SmallVector<mlir::Value> neutralElements(const Step &step);
 
   void emitLoops();
   /// Leaves a remark if the loops are over floats and without vectors.

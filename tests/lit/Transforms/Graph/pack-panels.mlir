@@ -87,3 +87,43 @@ func.func @left_alone(%x: tensor<4x32xf32>, %init: tensor<4x32xf32>, %one: tenso
   bufferization.materialize_in_destination %sum in restrict writable %s : (tensor<32x32xf32>, memref<32x32xf32>) -> ()
   return
 }
+
+// Two entries multiply with one weight, by name: it is packed for both.
+// CHECK-LABEL: func.func @shared_by_products
+// CHECK-SAME: memref<3x65x32xf32> {{.*}}buddy.name = "shared"
+// CHECK-LABEL: func.func @shared_by_products_too
+// CHECK-SAME: memref<3x65x32xf32> {{.*}}buddy.name = "shared"
+func.func @shared_by_products(%x: tensor<4x65xf32>, %init: tensor<4x70xf32>,
+    %w: memref<70x65xf32> {buddy.kind = "weight", buddy.name = "shared", buddy.format = "plain"}, %y: memref<4x70xf32>) attributes {buddy.entry} {
+  %wt = bufferization.to_tensor %w restrict : memref<70x65xf32> to tensor<70x65xf32>
+  %r = linalg.contract indexing_maps = [#a, #b, #c] ins(%x, %wt : tensor<4x65xf32>, tensor<70x65xf32>) outs(%init : tensor<4x70xf32>) -> tensor<4x70xf32>
+  bufferization.materialize_in_destination %r in restrict writable %y : (tensor<4x70xf32>, memref<4x70xf32>) -> ()
+  return
+}
+func.func @shared_by_products_too(%x: tensor<4x65xf32>, %init: tensor<4x70xf32>,
+    %w: memref<70x65xf32> {buddy.kind = "weight", buddy.name = "shared", buddy.format = "plain"}, %y: memref<4x70xf32>) attributes {buddy.entry} {
+  %wt = bufferization.to_tensor %w restrict : memref<70x65xf32> to tensor<70x65xf32>
+  %r = linalg.contract indexing_maps = [#a, #b, #c] ins(%x, %wt : tensor<4x65xf32>, tensor<70x65xf32>) outs(%init : tensor<4x70xf32>) -> tensor<4x70xf32>
+  bufferization.materialize_in_destination %r in restrict writable %y : (tensor<4x70xf32>, memref<4x70xf32>) -> ()
+  return
+}
+
+// One entry adds to what another multiplies with: the file holds it as it is.
+// CHECK-LABEL: func.func @mixed_product
+// CHECK-SAME: memref<70x65xf32> {buddy.kind = "weight", buddy.name = "mixed"}
+// CHECK-LABEL: func.func @mixed_sum
+// CHECK-SAME: memref<70x65xf32> {buddy.kind = "weight", buddy.name = "mixed"}
+func.func @mixed_product(%x: tensor<4x65xf32>, %init: tensor<4x70xf32>,
+    %w: memref<70x65xf32> {buddy.kind = "weight", buddy.name = "mixed", buddy.format = "plain"}, %y: memref<4x70xf32>) attributes {buddy.entry} {
+  %wt = bufferization.to_tensor %w restrict : memref<70x65xf32> to tensor<70x65xf32>
+  %r = linalg.contract indexing_maps = [#a, #b, #c] ins(%x, %wt : tensor<4x65xf32>, tensor<70x65xf32>) outs(%init : tensor<4x70xf32>) -> tensor<4x70xf32>
+  bufferization.materialize_in_destination %r in restrict writable %y : (tensor<4x70xf32>, memref<4x70xf32>) -> ()
+  return
+}
+func.func @mixed_sum(%x: tensor<4x65xf32>, %init: tensor<4x70xf32>,
+    %w: memref<70x65xf32> {buddy.kind = "weight", buddy.name = "mixed", buddy.format = "plain"}, %y: memref<70x65xf32>) attributes {buddy.entry} {
+  %wt = bufferization.to_tensor %w restrict : memref<70x65xf32> to tensor<70x65xf32>
+  %r = linalg.add ins(%wt, %wt : tensor<70x65xf32>, tensor<70x65xf32>) outs(%wt : tensor<70x65xf32>) -> tensor<70x65xf32>
+  bufferization.materialize_in_destination %r in restrict writable %y : (tensor<70x65xf32>, memref<70x65xf32>) -> ()
+  return
+}
