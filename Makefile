@@ -79,7 +79,7 @@ build/build.ninja: CMakePresets.json .venv/.packages $(STAMPS)/apt
 
 # --- examples ---------------------------------------------------------------------------------------
 
-INTERFACES = $(wildcard frontend/interfaces/*/* frontend/interfaces/*/*/*)
+INTERFACES = $(wildcard frontend/interfaces/*/* frontend/interfaces/*/*/* examples/common/*)
 
 # $(call build_example,name,folder to build in,bundle)
 define build_example

@@ -3,8 +3,7 @@
 #ifndef LLAMA_OPTIONS_H
 #define LLAMA_OPTIONS_H
 
-#include "buddy/Context.h"
-#include "buddy/Error.h"
+#include "../common/command_line.h"
 #include "buddy/Sampler.h"
 
 #include <algorithm>
@@ -23,18 +22,6 @@
 #include <string>
 #include <system_error>
 #include <vector>
-
-/// Where the bundle lies unless -m says otherwise: what CMakeLists.txt set, or
-/// the folder of the program.
-inline std::string defaultBundle() {
-#ifdef LLAMA_BUNDLE
-  return LLAMA_BUNDLE;
-#else
-  std::error_code error;
-  auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "." : program.parent_path().string();
-#endif
-}
 
 inline constexpr char Usage[] =
     R"(usage: llama [options]
@@ -59,7 +46,7 @@ Continues a prompt, given by -p, -f or standard input.
 )";
 
 struct Options {
-  std::string bundle = defaultBundle();
+  std::string bundle = command_line::defaultBundle();
   std::optional<std::string> prompt;
   std::vector<int64_t> tokens; ///< The prompt as ids, instead of as text.
   int64_t count = -1;          ///< Tokens to generate; -1 is no limit.
@@ -99,22 +86,7 @@ inline std::string readAll(std::istream &stream, const std::string &name) {
 
 namespace options_detail {
 
-[[noreturn]] inline void fail(const std::string &message) {
-  throw buddy::Error(BUDDY_E_ARGUMENT, message);
-}
-
-/// The number that `text` is, all of it, between `least` and `most`.
-inline int64_t integer(const std::string &flag, const char *text, int64_t least,
-                       int64_t most = INT64_MAX) {
-  char *end = nullptr;
-  errno = 0;
-  long long value = std::strtoll(text, &end, 10);
-  if (end == text || *end || errno || value < least || value > most)
-    fail(flag + " '" + text + "': expected a whole number of at least " +
-         std::to_string(least) +
-         (value > most || errno ? " and at most " + std::to_string(most) : ""));
-  return value;
-}
+using namespace command_line;
 
 inline float real(const std::string &flag, const char *text) {
   char *end = nullptr;
@@ -193,7 +165,7 @@ inline Options parseOptions(int argc, char **argv) {
       options.context = integer("-c", optarg, 0);
       break;
     case 't':
-      options.threads = int(integer("-t", optarg, 1, 4096));
+      options.threads = threads(optarg);
       break;
     case 's':
       options.sampler.seed = uint64_t(integer("-s", optarg, 0));

@@ -3,11 +3,9 @@
 #ifndef MINILM_OPTIONS_H
 #define MINILM_OPTIONS_H
 
-#include "buddy/Context.h"
-#include "buddy/Error.h"
+#include "../common/command_line.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <getopt.h>
 #include <istream>
@@ -27,7 +25,7 @@ argument or, without arguments, for each line of standard input.
 )";
 
 struct Options {
-  std::string bundle = MINILM_BUNDLE; ///< What CMakeLists.txt set.
+  std::string bundle = command_line::defaultBundle();
   std::vector<std::string> sentences;
   int threads = 0; ///< 0: one for each CPU.
   bool embeddings = false, help = false;
@@ -49,9 +47,7 @@ inline std::vector<std::string> readLines(std::istream &stream) {
 
 /// Throws buddy::Error with one line about the first thing that is wrong.
 inline Options parseOptions(int argc, char **argv) {
-  auto fail = [](const std::string &message) {
-    throw buddy::Error(BUDDY_E_ARGUMENT, message);
-  };
+  using namespace command_line;
   enum { Embeddings = 256 };
   static const option flags[] = {
       {"embeddings", no_argument, nullptr, Embeddings},
@@ -70,16 +66,9 @@ inline Options parseOptions(int argc, char **argv) {
     case Embeddings:
       options.embeddings = true;
       break;
-    case 't': {
-      char *end = nullptr;
-      errno = 0;
-      long threads = std::strtol(optarg, &end, 10);
-      if (end == optarg || *end || errno || threads < 1 || threads > 4096)
-        fail("-t '" + std::string(optarg) +
-             "': expected a whole number from 1 to 4096");
-      options.threads = int(threads);
+    case 't':
+      options.threads = threads(optarg);
       break;
-    }
     case 'm':
       options.bundle = optarg;
       break;
@@ -88,7 +77,6 @@ inline Options parseOptions(int argc, char **argv) {
       break;
     case ':':
       fail(flag + " needs a value; see --help");
-      break;
     default:
       fail("unknown flag '" + flag + "'; see --help");
     }

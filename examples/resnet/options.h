@@ -3,28 +3,11 @@
 #ifndef RESNET_OPTIONS_H
 #define RESNET_OPTIONS_H
 
-#include "buddy/Context.h"
-#include "buddy/Error.h"
+#include "../common/command_line.h"
 
-#include <cerrno>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <getopt.h>
 #include <string>
-#include <system_error>
-
-/// Where the bundle lies unless -m says otherwise: what CMakeLists.txt set, or
-/// the folder of the program.
-inline std::string defaultBundle() {
-#ifdef RESNET_BUNDLE
-  return RESNET_BUNDLE;
-#else
-  std::error_code error;
-  auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "." : program.parent_path().string();
-#endif
-}
 
 inline constexpr char Usage[] =
     R"(usage: resnet [options] IMAGE
@@ -39,34 +22,15 @@ Names what a JPEG or PNG file shows: the likeliest classes first.
 )";
 
 struct Options {
-  std::string bundle = defaultBundle(), image;
+  std::string bundle = command_line::defaultBundle(), image;
   int64_t count = 5;
   int threads = 0; ///< 0: one for each CPU.
   bool printLogits = false, help = false;
 };
 
-namespace options_detail {
-
-[[noreturn]] inline void fail(const std::string &message) {
-  throw buddy::Error(BUDDY_E_ARGUMENT, message);
-}
-
-/// The number that `text` is, all of it, between 1 and `most`.
-inline int64_t count(const std::string &flag, const char *text, int64_t most) {
-  char *end = nullptr;
-  errno = 0;
-  long long value = std::strtoll(text, &end, 10);
-  if (end == text || *end || errno || value < 1 || value > most)
-    fail(flag + " '" + text + "': expected a whole number of 1 to " +
-         std::to_string(most));
-  return value;
-}
-
-} // namespace options_detail
-
 /// Throws buddy::Error with one line about the first thing that is wrong.
 inline Options parseOptions(int argc, char **argv) {
-  using namespace options_detail;
+  using namespace command_line;
   enum { Logits = 256 };
   static const option flags[] = {{"top", required_argument, nullptr, 'k'},
                                  {"threads", required_argument, nullptr, 't'},
@@ -88,10 +52,10 @@ inline Options parseOptions(int argc, char **argv) {
       options.image = argv[optind];
       return options;
     case 'k':
-      options.count = count("-k", optarg, INT32_MAX);
+      options.count = integer("-k", optarg, 1, INT32_MAX);
       break;
     case 't':
-      options.threads = int(count("-t", optarg, 4096));
+      options.threads = threads(optarg);
       break;
     case Logits:
       options.printLogits = true;

@@ -8,16 +8,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../common/command_line.h"
 #include "audio.h"
 #include "buddy/Sampler.h"
 #include "buddy/Text.h"
 #include "model.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <getopt.h>
 #include <iostream>
 #include <optional>
@@ -43,30 +40,7 @@ struct Options {
   int threads = 0;
 };
 
-/// Where the bundle lies unless -m says otherwise: what CMakeLists.txt set, or
-/// the folder of the program.
-static std::string defaultBundle() {
-#ifdef WHISPER_BUNDLE
-  return WHISPER_BUNDLE;
-#else
-  std::error_code error;
-  auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "." : program.parent_path().string();
-#endif
-}
-
-[[noreturn]] static void fail(const std::string &message) {
-  throw buddy::Error(BUDDY_E_ARGUMENT, message);
-}
-
-static int threadsOf(const char *text) {
-  char *end = nullptr;
-  errno = 0;
-  long value = std::strtol(text, &end, 10);
-  if (end == text || *end || errno || value < 1 || value > 4096)
-    fail("-t '" + std::string(text) + "': expected a number from 1 to 4096");
-  return int(value);
-}
+using command_line::fail;
 
 static Options parse(int argc, char **argv) {
   static const option flags[] = {{"language", required_argument, nullptr, 'l'},
@@ -76,7 +50,7 @@ static Options parse(int argc, char **argv) {
                                  {"help", no_argument, nullptr, 'h'},
                                  {}};
   Options options;
-  options.bundle = defaultBundle();
+  options.bundle = command_line::defaultBundle();
   opterr = 0;
   for (;;) {
     std::string flag = optind < argc ? argv[optind] : "";
@@ -93,7 +67,7 @@ static Options parse(int argc, char **argv) {
       options.translate = true;
       break;
     case 't':
-      options.threads = threadsOf(optarg);
+      options.threads = command_line::threads(optarg);
       break;
     case 'm':
       options.bundle = optarg;

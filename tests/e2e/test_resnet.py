@@ -256,7 +256,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     link(
         folder / "resnet", EXAMPLE / "resnet-main.cpp", f"-I{bundle}",
         ROOT / "frontend/interfaces/lib/Weights.cpp", bundle / "libmodel.so",
-        f"-Wl,-rpath,{bundle}", f'-DRESNET_BUNDLE="{bundle}"',
+        f"-Wl,-rpath,{bundle}", f'-DBUDDY_PROGRAM_BUNDLE="{bundle}"',
     )  # fmt: skip
     return folder
 

@@ -170,7 +170,7 @@ def test_bad_input(example: Example, tmp_path: Path) -> None:
         (good, good): "expected one sound file",
         ("-l", "klingon", good): "'klingon': not a language",
         ("-l", "transcribe", good): "'transcribe': not a language",
-        ("-t", "0", good): "expected a number from 1",
+        ("-t", "0", good): "expected a whole number of at least 1",
         ("-m", str(tmp_path), good): "weights.safetensors",
     }.items():
         done = example.run(*arguments)

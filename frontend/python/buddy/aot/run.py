@@ -96,7 +96,7 @@ def compile_program(bundle: Path) -> None:
                 "cmake", "-S", str(_EXAMPLE), "-B", str(build), "-G", "Ninja",
                 "-DCMAKE_BUILD_TYPE=Release",
                 "-DCMAKE_C_COMPILER=clang-22", "-DCMAKE_CXX_COMPILER=clang++-22",
-                f"-DBUDDY_BUNDLE={bundle.resolve()}", "-DLLAMA_IN_BUNDLE=ON",
+                f"-DBUDDY_BUNDLE={bundle.resolve()}", "-DBUDDY_PROGRAM_IN_BUNDLE=ON",
             )  # fmt: skip
             _command("ninja", "-C", str(build), PROGRAM)
             shutil.copy2(build / PROGRAM, aside)
