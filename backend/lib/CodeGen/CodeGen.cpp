@@ -156,7 +156,7 @@ Error buddy::emitModule(Module &module, TargetMachine &machine, FileKind kind,
 }
 
 /// Instructions from which on a module is worth the copies that two threads
-/// need: about a fifth of a second of code generation.
+/// need: a BERT's 24 thousand take a second to become code.
 static constexpr unsigned kPartSize = 4000;
 
 /// Splits the module and emits each part, in a context of its own, by a thread.
