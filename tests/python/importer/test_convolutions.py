@@ -68,6 +68,19 @@ def test_channels_last_weights_and_strided_inputs() -> None:
     compare(lambda x, w: F.conv2d(x[:, :, ::2, 1:], w), x, weight, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("shape", [(0, 5, 9, 9), (2, 5, 2, 9), (1, 0, 9, 9)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    weight = torch.randn(6, shape[1], 3, 3)
+    compare(lambda x, w: F.conv2d(x, w, padding=(1, 0)), torch.randn(shape), weight)
+
+
+def test_one_program_for_all_batches() -> None:
+    weight = torch.randn(9, 5, 3, 3)
+    inputs = [(torch.randn(n, 5, 14, 15), weight) for n in (3, 1, 2, 7)]
+    convolve = lambda x, w: F.conv2d(x, w, stride=(1, 2))  # noqa: E731
+    compare(convolve, *inputs[0], dynamic=True, more=inputs[1:], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_one_program_for_all_images(kernel: int) -> None:
     weight = torch.randn(9, 5, kernel, kernel)

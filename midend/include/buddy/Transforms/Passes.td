@@ -102,7 +102,8 @@ def LowerConvolutions : Pass<"buddy-lower-convolutions", "::mlir::func::FuncOp">
     order of channels, whose output channels share windows, becomes an op that copies
     the windows to columns and a contraction. Windows of one element are not copied.
     What is depthwise, or has few output channels, is left alone. Columns that are
-    larger than a quarter of the last cache are made tile by tile.
+    larger than a quarter of the last cache are made tile by tile, those of a batch of
+    unknown size image by image.
 
     ```mlir
     %y = linalg.conv_2d_nchw_fchw ins(%x, %w : tensor<1x8x9x9xf32>, tensor<16x8x3x3xf32>) …

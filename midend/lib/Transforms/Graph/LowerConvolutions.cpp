@@ -87,7 +87,8 @@ std::optional<Convolution> Convolution::match(linalg::LinalgOp op) {
   if (!op.hasPureTensorSemantics() || op->getNumOperands() != 3 ||
       op.getNumDpsInits() != 1 || op->getNumRegions() != 1 ||
       linalg::isaContractionOpInterface(op) ||
-      !linalg::isaConvolutionOpInterface(op))
+      !linalg::isaConvolutionOpInterface(op) ||
+      !getElementTypeOrSelf(op->getOperand(0).getType()).isIntOrFloat())
     return std::nullopt;
   FailureOr<linalg::ConvolutionDimensions> dims =
       linalg::inferConvolutionDims(op);
@@ -298,24 +299,25 @@ private:
 
 struct LowerConvolutions
     : buddy::impl::LowerConvolutionsBase<LowerConvolutions> {
-  /// Tile sizes of the loops that keep the columns within `bytes`; all zero if
-  /// they are, or are of a size that is not known.
-  static SmallVector<int64_t> chooseTiles(const Convolution &c,
-                                          uint64_t bytes) {
+  /// Tile sizes of the loops that keep the columns within `bytes`, as far as
+  /// they are known; zero where a loop is not tiled. A batch whose size is not
+  /// known may be of any: it goes image by image.
+  static SmallVector<int64_t> chooseTiles(const Convolution &c, int64_t bytes) {
     SmallVector<int64_t> tiles(c.sizes.size(), 0);
-    int64_t element = c.type(0).getElementTypeBitWidth() / 8;
-    int64_t whole = c.size(c.columnDims());
-    if (ShapedType::isDynamic(whole) || uint64_t(whole * element) <= bytes)
-      return tiles;
-    int64_t left = whole * element;
+    int64_t left = llvm::divideCeil(c.type(0).getElementTypeBitWidth(), 8);
+    for (unsigned dim : c.columnDims())
+      if (!ShapedType::isDynamic(c.sizes[dim]))
+        left *= c.sizes[dim];
     SmallVector<unsigned> order(c.outer);
     llvm::append_range(order, c.points);
     for (unsigned dim : order) {
-      if (uint64_t(left) <= bytes)
-        break;
-      int64_t each = std::max<int64_t>(left / c.sizes[dim], 1);
-      tiles[dim] = std::clamp<int64_t>(bytes / each, 1, c.sizes[dim]);
-      left = each * tiles[dim];
+      if (ShapedType::isDynamic(c.sizes[dim])) {
+        tiles[dim] = llvm::is_contained(c.outer, dim) ? 1 : 0;
+      } else if (left > bytes) {
+        int64_t each = std::max<int64_t>(left / c.sizes[dim], 1);
+        tiles[dim] = std::clamp<int64_t>(bytes / each, 1, c.sizes[dim]);
+        left = each * tiles[dim];
+      }
     }
     return tiles;
   }

@@ -66,6 +66,23 @@ func.func @large(%x: tensor<1x32x232x232xf32>, %w: tensor<16x32x3x3xf32>, %o: te
   return %r : tensor<1x16x230x230xf32>
 }
 
+// A batch whose size is known at the call only: one image at a time.
+// CHECK-LABEL: func.func @dynamic_batch
+// CHECK: scf.for %{{.*}} = %c0{{.*}} to %{{.*}} step %c1
+// CHECK: tensor.empty() : tensor<1x8x3x3x7x7xf32>
+func.func @dynamic_batch(%x: tensor<?x8x9x9xf32>, %w: tensor<16x8x3x3xf32>, %o: tensor<?x16x7x7xf32>) -> tensor<?x16x7x7xf32> {
+  %r = linalg.conv_2d_nchw_fchw ins(%x, %w : tensor<?x8x9x9xf32>, tensor<16x8x3x3xf32>) outs(%o : tensor<?x16x7x7xf32>) -> tensor<?x16x7x7xf32>
+  return %r : tensor<?x16x7x7xf32>
+}
+
+// Left alone: no generator multiplies complex matrices.
+// CHECK-LABEL: func.func @complex
+// CHECK: linalg.conv_2d_nchw_fchw
+func.func @complex(%x: tensor<1x8x9x9xcomplex<f32>>, %w: tensor<16x8x3x3xcomplex<f32>>, %o: tensor<1x16x7x7xcomplex<f32>>) -> tensor<1x16x7x7xcomplex<f32>> {
+  %r = linalg.conv_2d_nchw_fchw ins(%x, %w : tensor<1x8x9x9xcomplex<f32>>, tensor<16x8x3x3xcomplex<f32>>) outs(%o : tensor<1x16x7x7xcomplex<f32>>) -> tensor<1x16x7x7xcomplex<f32>>
+  return %r : tensor<1x16x7x7xcomplex<f32>>
+}
+
 // Left alone: each channel has windows of its own.
 // CHECK-LABEL: func.func @depthwise
 // CHECK: linalg.depthwise_conv_2d_nchw_chw
