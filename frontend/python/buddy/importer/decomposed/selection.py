@@ -1,7 +1,6 @@
-"""Order statistics along a dimension, by sorting: O(n log n) a row.
+"""Order statistics along a dimension.
 
-NaN sorts last. Which of equal elements an index names is left open by PyTorch; here it is the one
-that a stable sort puts there.
+NaN sorts last. Which of equal elements an index names is left open by PyTorch.
 """
 
 from __future__ import annotations
@@ -23,17 +22,12 @@ def _keep(parts: tuple[torch.Tensor, ...], dim: int, keepdim: bool) -> tuple[tor
     return parts if keepdim else tuple(part.squeeze(dim) for part in parts)
 
 
-def _narrow(parts: Any, dim: int, start: Any) -> tuple[torch.Tensor, ...]:
-    return tuple(part.narrow(dim, start, 1) for part in parts)
-
-
 @decomposes(aten.median.dim)
 def median(self: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
     """The lower of two middle elements; the first NaN if there is one."""
     if self.dim() == 0:
         return _single(self)
-    ordered = torch.sort(self, dim=dim, stable=True)
-    value, index = _narrow(ordered, dim, (self.shape[dim] - 1) // 2)
+    value, index = torch.kthvalue(self, (self.shape[dim] + 1) // 2, dim, keepdim=True)
     if self.is_floating_point():
         nan = self.isnan()
         some = nan.any(dim, keepdim=True)

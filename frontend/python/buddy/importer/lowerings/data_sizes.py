@@ -13,7 +13,7 @@ from ..builder import PARALLEL, REDUCTION, Builder, loop_index
 from ..registry import lowers
 from ..values import Tensor
 from .common import check_all
-from .scan_sort import before, merge_sort
+from .sorting import before, merge_sort
 
 buddy = torch.ops.buddy
 _i64 = torch.int64

@@ -1,7 +1,8 @@
-"""The k-th smallest of each row by quickselect, linear in the mean.
+"""The k-th smallest of each row by quickselect, and the first k in order by a heap.
 
-The steps are those of eager's `kthvalue` (median of three as pivot, Hoare's partition), so that
-among equal elements it is the same one that is found.
+Quickselect is linear in the mean; its steps are those of eager's `kthvalue` (median of three as
+pivot, Hoare's partition), so that among equal elements it is the same one that is found. The heap
+has k elements: most of the others are compared with its root only.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import torch
 from mlir import ir
 from mlir.dialects import arith, scf, tensor
 
-from .. import shapes
+from .. import scalars, shapes
 from ..builder import Builder
 from ..registry import lowers
 from ..symbols import as_dim
 from ..values import Tensor
 from .common import normalize
-from .scan_sort import _positions, before
+from .sorting import before, positions, sort
 from .view import slice_dim
 
 aten = torch.ops.aten
@@ -66,6 +67,10 @@ class _Row:
     def order(self, pair: Values, i: ir.Value, j: ir.Value) -> Values:
         """Swap elements i and j if the first is greater."""
         return self.swap(pair, i, j, self.greater(self.key(pair, i), self.key(pair, j)))
+
+    def put(self, pair: Values, i: ir.Value, item: Values) -> Values:
+        place = [*self.row, i]
+        return [tensor.insert(x, into, place) for x, into in zip(item, pair, strict=True)]
 
     def seek(self, start: ir.Value, step: int, beyond: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """Return the first place after `start`, stepwise, that is not `beyond`."""
@@ -125,6 +130,124 @@ class _Row:
         return i, j, self.swap(pair, low, j)
 
 
+class _Heap(_Row):
+    """A heap of a row's first elements in order, the last of them at its root."""
+
+    def __init__(self, b: Builder, dtype: torch.dtype, row: Values, descending: bool):
+        super().__init__(b, dtype, row)
+        self.descending = descending
+
+    def item(self, pair: Values, i: ir.Value) -> Values:
+        return [tensor.extract(values, [*self.row, i]) for values in pair]
+
+    def stands_before(self, x: Values, y: Values) -> ir.Value:
+        """Tell whether element x comes before y; of equal ones the place decides."""
+        first = before(self.dtype, x[0], y[0], self.descending)
+        last = before(self.dtype, y[0], x[0], self.descending)
+        earlier = arith.cmpi(arith.CmpIPredicate.slt, x[1], y[1])
+        return arith.ori(first, arith.andi(earlier, scalars.logical_not(last)))
+
+    def sift(self, item: Values, place: ir.Value, size: ir.Value, pair: Values) -> Values:
+        """Put an element at a place or below, where the heap of `size` elements wants it."""
+        one, two = self.b.index_constant(1), self.b.index_constant(2)
+        last = arith.subi(size, one)
+
+        def later_child(values: Values) -> tuple[ir.Value, Values]:
+            at, *pair = values
+            left = arith.addi(arith.muli(at, two), one)
+            inside = arith.cmpi(arith.CmpIPredicate.slt, left, size)
+            left = arith.minsi(left, last)
+            right = arith.minsi(arith.addi(left, one), last)
+            children = self.item(pair, left), self.item(pair, right)
+            lower = self.stands_before(*children)
+            child = [arith.select(lower, y, x) for x, y in zip(*children, strict=True)]
+            down = arith.andi(inside, self.stands_before(item, child))
+            child = arith.select(lower, right, left)
+            return down, [arith.select(down, child, at), *pair]
+
+        def descend(values: Values) -> Values:
+            child, *pair = values
+            parent = arith.divui(arith.subi(child, one), two)
+            return [child, *self.put(pair, parent, self.item(pair, child))]
+
+        at, *pair = _while([place, *pair], later_child, descend)
+        return self.put(pair, at, item)
+
+    def keep_first(self, x: ir.Value, length: ir.Value, k: ir.Value, pair: Values) -> Values:
+        """Return the pair with the first k elements of the row of x, in order."""
+        b, one, zero = self.b, self.b.index_constant(1), self.b.index_constant(0)
+
+        def element(at: ir.Value) -> Values:
+            place = arith.index_cast(ir.IntegerType.get_signless(64), at)
+            return [tensor.extract(x, [*self.row, at]), place]
+
+        def build(at: Values, pair: Values) -> Values:
+            place = arith.subi(arith.subi(half, one), at[0])
+            return self.sift(self.item(pair, place), place, k, pair)
+
+        def offer(at: Values, pair: Values) -> Values:
+            new = element(arith.addi(at[0], k))
+            root = tensor.extract(pair[0], [*self.row, zero])
+            better = scf.IfOp(
+                before(self.dtype, new[0], root, self.descending),
+                [values.type for values in pair],
+                has_else=True,
+            )
+            with ir.InsertionPoint(better.then_block):
+                scf.YieldOp(self.sift(new, zero, k, pair))
+            with ir.InsertionPoint(better.else_block):
+                scf.YieldOp(pair)
+            return list(better.results)
+
+        def take_root(at: Values, pair: Values) -> Values:
+            size = arith.subi(arith.subi(k, one), at[0])
+            root, end = self.item(pair, zero), self.item(pair, size)
+            return self.sift(end, zero, size, self.put(pair, size, root))
+
+        half = arith.divui(k, self.b.index_constant(2))
+        none = arith.cmpi(arith.CmpIPredicate.eq, k, zero)
+        others = arith.select(none, zero, arith.subi(length, k))
+        pair = b.loop([k], pair, lambda at, pair: self.put(pair, at[0], element(at[0])))
+        pair = b.loop([half], pair, build)
+        pair = b.loop([others], pair, offer)
+        return b.loop([arith.subi(k, one)], pair, take_root)
+
+
+def _few(k: Any, length: Any) -> bool:
+    """Tell whether a heap of k elements beats sorting the row (measured; sorting is stable too)."""
+    if not isinstance(k, int):
+        return False
+    return k <= 16 or (k * 16 <= length if isinstance(length, int) else k <= 256)
+
+
+@lowers(aten.topk.default)
+def _topk(
+    b: Builder, x: Tensor, k: Any, dim: int = -1, largest: bool = True, *_: Any
+) -> tuple[Tensor, Tensor]:
+    if x.rank == 0:
+        return sort(b, x, dim, largest)
+    dim = normalize(dim, x.rank)
+    if not _few(b.result_shape(0)[dim], x.shape[dim]):
+        values, places = sort(b, x, dim, largest)
+        size = b.result_shape(0)[dim]
+        return slice_dim(b, values, dim, 0, size), slice_dim(b, places, dim, 0, size)
+    order = [i for i in range(x.rank) if i != dim] + [dim]
+    back = [order.index(i) for i in range(x.rank)]
+    rows, shape = b.plain(x.permute(order)), b.result_shape(0)
+    shape = tuple(shape[i] for i in order)
+    pair = [b.empty(shape, x.dtype), b.empty(shape, torch.int64)]
+    if 0 not in shape:
+        length, count = b.index(rows.shape[-1]), b.index(shape[-1])
+
+        def row(at: Values, carried: Values) -> Values:
+            heap = _Heap(b, rows.dtype, at, largest)
+            return heap.keep_first(rows.base, length, count, carried)
+
+        pair = b.loop(rows.shape[:-1], pair, row)
+    values = Tensor.plain(pair[0], x.dtype, shape).permute(back)
+    return values, Tensor.plain(pair[1], torch.int64, shape).permute(back)
+
+
 @lowers(aten.kthvalue.default)
 def _kthvalue(
     b: Builder, x: Tensor, k: Any, dim: int = -1, keep: bool = False
@@ -135,7 +258,7 @@ def _kthvalue(
     dim = normalize(dim, x.rank)
     rows = b.plain(x.permute([i for i in range(x.rank) if i != dim] + [dim]))
     last = rows.rank - 1
-    pair = [rows.base, _positions(b, rows)]
+    pair = [rows.base, positions(b, rows)]
     place = as_dim(k - 1)
     if 0 not in rows.shape:
         length, wanted = b.index(rows.shape[-1]), b.index(place)

@@ -1,0 +1,184 @@
+"""Running sums, products and extrema along a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from mlir import ir
+from mlir.dialects import arith, math, tensor
+
+from .. import scalars, types
+from ..builder import PARALLEL, Builder
+from ..errors import Unsupported
+from ..registry import lowers
+from ..values import Tensor
+from .common import normalize
+
+aten = torch.ops.aten
+_INF = float("inf")
+Values = list[ir.Value]
+# The dtypes of a state and of its result.
+Kinds = Sequence[tuple[torch.dtype, torch.dtype]]
+
+
+def _scan_accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which eager keeps a running sum: one size up for floats."""
+    if dtype in types.REDUCED_FLOATS:
+        return torch.float32
+    return torch.float64 if dtype is torch.float32 else dtype
+
+
+@lowers(aten.cumsum.default)
+def _cumsum(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
+    return _running(b, x, dim, scalars.add, 0)
+
+
+@lowers(aten.cumprod.default)
+def _cumprod(b: Builder, x: Tensor, dim: int, *_: Any) -> Tensor:
+    return _running(b, x, dim, scalars.mul, 1)
+
+
+@lowers(aten.logcumsumexp.default)
+def _logcumsumexp(b: Builder, x: Tensor, dim: int) -> Tensor:
+    if types.is_complex(x.dtype):
+        raise Unsupported("complex numbers")
+
+    def combine(dtype: torch.dtype, total: ir.Value, value: ir.Value) -> ir.Value:
+        low = scalars.minimum(dtype, total, value)
+        high = scalars.maximum(dtype, total, value)
+        sum_ = arith.addf(math.log1p(math.exp(arith.subf(low, high))), high)
+        # The difference of two infinities is no number.
+        infinite = scalars.compare("eq", math.absf(low), scalars.constant(_INF, dtype), dtype)
+        same = arith.andi(infinite, scalars.compare("eq", low, high, dtype))
+        return arith.select(same, low, sum_)
+
+    return _running(b, x, dim, combine, -_INF)
+
+
+@lowers(aten.cummax.default, aten.cummin.default)
+def _cumulative_extremum(b: Builder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The running extremum and its place: the last of equal ones; a NaN counts as extremum."""
+    better = "ge" if b.node.target is aten.cummax.default else "le"
+    i64 = torch.int64
+    if x.rank == 0:
+        return x, Tensor.plain(b.full((), scalars.constant(0, i64), i64), i64, ())
+
+    def step(new: ir.Value, position: ir.Value, best: ir.Value, where: ir.Value) -> Values:
+        place = arith.index_cast(ir.IntegerType.get_signless(64), position)
+        # No number compares with a NaN.
+        take = scalars.compare(better, new, best, x.dtype)
+        if types.is_float(x.dtype):
+            take = arith.ori(take, scalars.is_nan(new))
+        return [arith.select(take, new, best), arith.select(take, place, where)]
+
+    kinds = [(x.dtype, x.dtype), (i64, i64)]
+    first = scalars.lowest(x.dtype) if better == "ge" else scalars.highest(x.dtype)
+    start = [scalars.constant(first, x.dtype), scalars.constant(0, i64)]
+    values, places = _scan(b, x, dim, kinds, start, step)
+    return values, places
+
+
+def _running(
+    b: Builder,
+    x: Tensor,
+    dim: int,
+    combine: Callable[[torch.dtype, ir.Value, ir.Value], ir.Value],
+    init: float,
+) -> Tensor:
+    """Combine the elements up to each one."""
+    dtype = b.result_dtype()
+    if x.rank == 0:
+        return b.cast(x, dtype)
+    compute = _scan_accumulator(dtype)
+
+    def step(new: ir.Value, position: ir.Value, total: ir.Value) -> Values:
+        return [combine(compute, total, scalars.cast(new, x.dtype, compute))]
+
+    start = [scalars.constant(init, compute)]
+    return _scan(b, x, dim, [(compute, dtype)], start, step)[0]
+
+
+def _scan(
+    b: Builder,
+    x: Tensor,
+    dim: int,
+    kinds: Kinds,
+    start: Values,
+    step: Callable[..., Values],
+) -> list[Tensor]:
+    """Return the states after each element along a dimension, converted to the results' dtypes.
+
+    `step` gets an element, its place and the states before it, and returns those after it. The
+    leading dimensions are loops around the scan, the trailing ones run side by side in it: memory
+    is read and written in its order, and without trailing dimensions the states stay in registers.
+    """
+    dim = normalize(dim, x.rank)
+    x = b.plain(x)
+    values = [b.empty(x.shape, dtype) for _, dtype in kinds]
+    if 0 not in x.shape:
+        lead, trail = x.shape[:dim], x.shape[dim + 1 :]
+        line = _scan_slabs if trail else _scan_elements
+        values = b.loop(
+            lead, values, lambda row, out: line(b, x, row, trail, kinds, start, out, step)
+        )
+    return [Tensor.plain(v, dtype, x.shape) for v, (_, dtype) in zip(values, kinds, strict=True)]
+
+
+def _scan_elements(
+    b: Builder,
+    x: Tensor,
+    row: Values,
+    trail: Sequence[Any],
+    kinds: Kinds,
+    start: Values,
+    out: Values,
+    step: Callable[..., Values],
+) -> Values:
+    """Scan one row whose elements are neighbours in memory; the states are scalars."""
+
+    def body(at: Values, carried: Values) -> Values:
+        place = [*row, at[0]]
+        states = step(tensor.extract(x.base, place), at[0], *carried[: len(start)])
+        written = [
+            tensor.insert(scalars.cast(state, *kind), into, place)
+            for state, kind, into in zip(states, kinds, carried[len(start) :], strict=True)
+        ]
+        return [*states, *written]
+
+    return b.loop([x.shape[-1]], [*start, *out], body)[len(start) :]
+
+
+def _scan_slabs(
+    b: Builder,
+    x: Tensor,
+    row: Values,
+    trail: Sequence[Any],
+    kinds: Kinds,
+    start: Values,
+    out: Values,
+    step: Callable[..., Values],
+) -> Values:
+    """Scan slabs of the trailing dimensions; the states are tensors of their sizes."""
+    sizes = [*[1] * (len(row) + 1), *trail]
+    ones, identity = [1] * x.rank, ir.AffineMap.get_identity(x.rank)
+
+    def body(at: Values, carried: Values) -> Values:
+        offsets = [*row, at[0], *[0] * len(trail)]
+        slab = b.extract_slice(x, offsets, sizes, ones)
+        # The states are the operation's own result buffers, so that the loop stays in place.
+        states = b.generic(
+            [(slab.base, identity)],
+            [(state, identity) for state in carried[: len(start)]],
+            [PARALLEL] * x.rank,
+            lambda new, *states: step(new, at[0], *states),
+        )
+        written = []
+        for state, (dtype, result), into in zip(states, kinds, carried[len(start) :], strict=True):
+            part = b.cast(Tensor.plain(state, dtype, tuple(sizes)), result)
+            written.append(b.insert_slice(part.base, into, offsets, sizes))
+        return [*states, *written]
+
+    states = [b.full(sizes, value, kind[0]) for value, kind in zip(start, kinds, strict=True)]
+    return b.loop([x.shape[len(row)]], [*states, *out], body)[len(start) :]
