@@ -103,11 +103,19 @@ FUNCTIONS = [
       for a in ("none", "tanh") for s in (1.0, 4.0)),
     *(Measured(f"{f.__name__} {s}", f, X, s)
       for f in (torch.tanh, torch.sigmoid, torch.erf, torch.exp, torch.expm1, F.silu, F.softplus,
-                F.mish, torch.sin, torch.cos, F.elu, torch.exp2, torch.atan, torch.sinh)
+                F.mish, torch.sin, torch.cos, torch.tan, F.elu, torch.exp2, torch.atan, torch.sinh,
+                torch.cosh)
       for s in (0.01, 1.0, 4.0)),
     *(Measured(f"{f.__name__} {s}", f, X, s, 1e-3, True)
-      for f in (torch.log, torch.log1p, torch.log2, torch.sqrt, torch.rsqrt, torch.reciprocal)
+      for f in (torch.log, torch.log1p, torch.log2, torch.log10, torch.sqrt, torch.rsqrt,
+                torch.reciprocal)
       for s in (0.01, 1.0, 50.0)),
+    *(Measured(f"{f.__name__} of sines", lambda x, f=f: f(torch.sin(x)), X)
+      for f in (torch.asin, torch.acos)),
+    # Angles as rotary embeddings have.
+    *(Measured(f"{f.__name__} {s}", f, X, s)
+      for f in (torch.sin, torch.cos) for s in (1e4,)),
+    Measured("atan2", torch.atan2, X + X),
     Measured("log near 1", torch.log, X, 0.01, 1.0),
     Measured("pow", lambda x, y: x.pow(y), X + X, 1.0, 0.1, True),
     Measured("quotient", lambda x, y: x / (y + 3), X + X, 0.5),

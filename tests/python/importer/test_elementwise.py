@@ -264,3 +264,36 @@ def test_common_divisors_and_multiples(dtype):
 
 def test_nothing_may_be_divided_by_zero():
     compare(lambda x: (x // 0, x % 0, torch.fmod(x, 0)), torch.empty(0, 3, dtype=torch.int64))
+
+
+_SPECIAL = [0, 0.5, 1, 2, 3, 2.5, 1e-39, 1e-38, 16777217, 3e9, 2e16, 3.4e38, float("inf")]
+_SIGNED = torch.tensor([*_SPECIAL, *(-x for x in _SPECIAL), float("nan")])
+
+
+def _with_sign(x):
+    return x, x.signbit() & ~x.isnan()
+
+
+@pytest.mark.parametrize("function", [torch.pow, torch.atan2], ids=lambda f: f.__name__)
+def test_functions_of_two_special_numbers(function):
+    # Both in vectors and one by one, and the signs of zeros too.
+    for x in (_SIGNED, _SIGNED[:, None]):
+        compare(lambda x, y: _with_sign(function(x, y)), x, _SIGNED)
+
+
+@pytest.mark.parametrize(
+    "name", "sin cos tan asin acos atan sinh cosh exp2 log10 log2 exp expm1 log1p tanh erf".split()
+)
+def test_functions_of_special_numbers(name):
+    function = getattr(torch, name)
+    for x in (_SIGNED, _SIGNED[10:12], torch.linspace(-20, 20, 1001), _SIGNED / 7):
+        compare(lambda x: _with_sign(function(x)), x)
+
+
+def test_angles_of_all_sizes():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(20000, generator=generator) * 2.0 ** torch.arange(-20, 20).repeat(500)
+    compare(lambda x: (x.sin(), x.cos()), x, rtol=1e-6, atol=1e-7)
+    # Beyond 2^50 a vector with one such angle has its others unchanged.
+    mixed = torch.where(torch.arange(20000) % 37 == 0, x * 2.0**70, x)
+    compare(lambda x: (x.sin(), x.cos(), x.tan()), mixed, rtol=1e-5, atol=1e-6)

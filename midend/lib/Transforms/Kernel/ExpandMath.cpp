@@ -18,8 +18,9 @@ using namespace buddy;
 /// Tells of functions that are called for each element of a loop.
 static void reportCalls(func::FuncOp function) {
   function.walk([](Operation *op) {
-    if (!isMathCall(op) || !(op->getParentOfType<LoopLikeOpInterface>() ||
-                             op->getParentOfType<omp::LoopNestOp>()))
+    if (!isMathCall(op) || op->hasAttr(kMathCall) ||
+        !(op->getParentOfType<LoopLikeOpInterface>() ||
+          op->getParentOfType<omp::LoopNestOp>()))
       return;
     remark::missed(op->getLoc(), remarkOptions("math-call", op))
         << remark::metric(
@@ -34,13 +35,14 @@ namespace {
 struct ExpandMath : buddy::impl::ExpandMathBase<ExpandMath> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    populateMathF32ExpansionPatterns(patterns, hasPolynomial);
+    populateMathF32ExpansionPatterns(patterns, isExpanded);
     populateMathFunctionPatterns(patterns);
+    populateWideFunctionPatterns(patterns);
     populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
       return hasPolynomial(name) && name != "math.tanh" && name != "math.erf";
     });
-    math::populateExpansionPatterns(
-        patterns, {"clampf", "exp2", "rsqrt", "fpowi", "ctlz"});
+    math::populateExpansionPatterns(patterns,
+                                    {"clampf", "rsqrt", "fpowi", "ctlz"});
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     reportCalls(getOperation());

@@ -165,7 +165,7 @@ static bool isVectorMath(Operation *op) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
   if (isMathInstruction(op))
     return type.isF32() || type.isF64() || type.isInteger();
-  return type.isF32() && hasPolynomial(op->getName().getStringRef());
+  return type.isF32() && isExpanded(op->getName().getStringRef());
 }
 
 std::string LoopEmitter::obstacle(unsigned dim) {

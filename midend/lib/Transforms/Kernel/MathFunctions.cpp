@@ -13,55 +13,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Formula.h"
 #include "MathOps.h"
 
 #include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
+using namespace buddy;
 
 namespace {
-/// Builds arithmetic of one type.
-class Formula {
-public:
-  Formula(PatternRewriter &rewriter, Operation *op)
-      : b(rewriter), loc(op->getLoc()), type(op->getResult(0).getType()) {}
-
-  Value constant(float value) {
-    TypedAttr attr = b.getF32FloatAttr(value);
-    if (auto vector = dyn_cast<ShapedType>(type))
-      attr = DenseElementsAttr::get(vector, cast<Attribute>(attr));
-    return arith::ConstantOp::create(b, loc, attr);
-  }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(b, loc, x, y); }
-  Value add(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
-  Value div(Value x, Value y) { return arith::DivFOp::create(b, loc, x, y); }
-  Value abs(Value x) { return math::AbsFOp::create(b, loc, x); }
-  Value exp(Value x) { return math::ExpOp::create(b, loc, x); }
-  Value fma(Value x, Value y, Value z) {
-    return math::FmaOp::create(b, loc, x, y, z);
-  }
-  /// c0 + c1 x + c2 x² …
-  Value polynomial(Value x, ArrayRef<float> coefficients) {
-    Value sum = constant(coefficients.back());
-    for (float c : llvm::reverse(coefficients.drop_back()))
-      sum = fma(sum, x, constant(c));
-    return sum;
-  }
-  /// `far` with the sign of x where |x|, `size`, is above `limit`, else `near`.
-  Value choose(Value x, Value size, float limit, Value far, Value near) {
-    Value isFar = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, size,
-                                        constant(limit));
-    return arith::SelectOp::create(
-        b, loc, isFar, math::CopySignOp::create(b, loc, far, x), near);
-  }
-
-private:
-  PatternRewriter &b;
-  Location loc;
-  Type type;
-};
-
 bool isSingle(Operation *op) {
   return getElementTypeOrSelf(op->getResult(0).getType()).isF32();
 }
@@ -73,7 +33,7 @@ struct ExpandTanh : OpRewritePattern<math::TanhOp> {
                                 PatternRewriter &rewriter) const override {
     if (!isSingle(op))
       return failure();
-    Formula f(rewriter, op);
+    Formula f(rewriter, op.getLoc(), op.getType());
     Value x = op.getOperand(), size = f.abs(x), square = f.mul(x, x);
     Value p = f.polynomial(square, {-0.3333326f, 0.1333083f, -0.05368802f,
                                     0.02046942f, -0.00551517f});
@@ -93,7 +53,7 @@ struct ExpandErf : OpRewritePattern<math::ErfOp> {
                                 PatternRewriter &rewriter) const override {
     if (!isSingle(op))
       return failure();
-    Formula f(rewriter, op);
+    Formula f(rewriter, op.getLoc(), op.getType());
     Value x = op.getOperand(), size = f.abs(x);
     Value p = f.polynomial(f.mul(x, x),
                            {0.128379148f, -0.376124811f, 0.112816826f,

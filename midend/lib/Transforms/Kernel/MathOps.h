@@ -22,6 +22,12 @@ namespace buddy {
 /// Patterns that make arithmetic of tanh and erf on f32.
 void populateMathFunctionPatterns(mlir::RewritePatternSet &patterns);
 
+/// Patterns that make arithmetic of f64 of what `isWideFunction` on f32.
+void populateWideFunctionPatterns(mlir::RewritePatternSet &patterns);
+
+/// An op that stays a call: of the C library, for angles that are too large.
+inline constexpr llvm::StringLiteral kMathCall = "buddy.call";
+
 /// Instructions of every target, or a few of them, on vectors too.
 inline bool isMathInstruction(mlir::Operation *op) {
   return mlir::isa<mlir::math::AbsFOp, mlir::math::SqrtOp, mlir::math::RsqrtOp,
@@ -30,15 +36,25 @@ inline bool isMathInstruction(mlir::Operation *op) {
                    mlir::math::FmaOp, mlir::math::AbsIOp>(op);
 }
 
-/// Functions of f32 that are expanded, within a few units in the last place
-/// over the whole range, by the op's name. Sine and cosine are not among them:
-/// their range reduction loses digits for large angles, which rotary embeddings
-/// have.
+/// Functions of f32 that are expanded in f32, within a few units in the last
+/// place over the whole range, by the op's name.
 inline bool hasPolynomial(llvm::StringRef name) {
-  return llvm::is_contained({"math.exp", "math.expm1", "math.tanh", "math.erf",
-                             "math.log", "math.log2", "math.log1p",
-                             "math.exp2"},
+  return llvm::is_contained({"math.exp", "math.tanh", "math.erf"}, name);
+}
+
+/// Functions of f32 that are expanded in f64, by the op's name.
+inline bool isWideFunction(llvm::StringRef name) {
+  return llvm::is_contained({"math.sin", "math.cos", "math.tan", "math.atan",
+                             "math.atan2", "math.asin", "math.acos",
+                             "math.sinh", "math.cosh", "math.exp2",
+                             "math.expm1", "math.log", "math.log1p",
+                             "math.log2", "math.log10", "math.powf"},
                             name);
+}
+
+/// Functions of f32 that are expanded, by the op's name.
+inline bool isExpanded(llvm::StringRef name) {
+  return hasPolynomial(name) || isWideFunction(name);
 }
 
 /// True for a floating-point op that the C math library computes, an element

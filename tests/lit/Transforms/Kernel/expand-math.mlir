@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @tanh
 // CHECK-NOT:   math.tanh
 // CHECK:       arith.divf
-// CHECK:       %[[FAR:.*]] = arith.cmpf ogt, %{{.*}} : vector<8xf32>
+// CHECK:       %[[FAR:.*]] = arith.cmpf olt, %{{.*}} : vector<8xf32>
 // CHECK:       %[[SIGNED:.*]] = math.copysign
 // CHECK:       arith.select %[[FAR]], %[[SIGNED]], %{{.*}} : vector<8xi1>, vector<8xf32>
 func.func @tanh(%x: vector<8xf32>) -> vector<8xf32> {
@@ -32,14 +32,52 @@ func.func @scalable(%x: vector<[4]xf32>) -> vector<[4]xf32> {
   return %y : vector<[4]xf32>
 }
 
-// f64, sine and powers are the C library's.
+// In f64, rounded once. The loop over lanes is for angles that are not reduced.
+// CHECK-LABEL: func.func @sine
+// CHECK:       arith.extf %{{.*}} : vector<8xf32> to vector<8xf64>
+// CHECK-NOT:   math.sin
+// CHECK:       %[[NEAR:.*]] = arith.truncf %{{.*}} : vector<8xf64> to vector<8xf32>
+// CHECK:       %[[LARGE:.*]] = arith.cmpf oge, %{{.*}} : vector<8xf32>
+// CHECK:       %[[ANY:.*]] = vector.reduction <or>, %[[LARGE]]
+// CHECK:       scf.if %[[ANY]]
+// CHECK:         scf.for
+// CHECK:           math.sin %{{.*}} {buddy.call} : f32
+// CHECK:         arith.select %[[LARGE]], %{{.*}}, %[[NEAR]]
+// CHECK:       } else {
+// CHECK-NEXT:    scf.yield %[[NEAR]]
+func.func @sine(%x: vector<8xf32>) -> vector<8xf32> {
+  %y = math.sin %x : vector<8xf32>
+  return %y : vector<8xf32>
+}
+
+// CHECK-LABEL: func.func @scalable_sine
+// CHECK:       vector.vscale
+// CHECK:       math.cos %{{.*}} {buddy.call} : f32
+func.func @scalable_sine(%x: vector<[4]xf32>) -> vector<[4]xf32> {
+  %y = math.cos %x : vector<[4]xf32>
+  return %y : vector<[4]xf32>
+}
+
+// No call at all.
+// CHECK-LABEL: func.func @wide
+// CHECK-NOT:   math.{{powf|atan2|exp|log|floor %.* : f32}}
+// CHECK:       arith.truncf %{{.*}} : f64 to f32
+// CHECK-NOT:   math.{{powf|atan2|exp|log}}
+// CHECK:       return
+func.func @wide(%x: f32, %y: f32) -> (f32, f32) {
+  %a = math.powf %x, %y : f32
+  %b = math.atan2 %x, %y : f32
+  return %a, %b : f32, f32
+}
+
+// f64, and functions without a formula, are the C library's.
 // CHECK-LABEL: func.func @calls
 // CHECK:       math.tanh %{{.*}} : f64
-// CHECK:       math.sin
-// CHECK:       math.powf
-func.func @calls(%x: f64, %y: f32) -> (f64, f32, f32) {
+// CHECK:       math.sin %{{.*}} : f64
+// CHECK:       math.acosh
+func.func @calls(%x: f64, %y: f32) -> (f64, f64, f32) {
   %a = math.tanh %x : f64
-  %b = math.sin %y : f32
-  %c = math.powf %y, %b : f32
-  return %a, %b, %c : f64, f32, f32
+  %b = math.sin %x : f64
+  %c = math.acosh %y : f32
+  return %a, %b, %c : f64, f64, f32
 }

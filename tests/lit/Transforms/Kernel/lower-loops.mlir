@@ -93,14 +93,14 @@ func.func @bits(%x: memref<?xi1>, %y: memref<?xi1>) {
   return
 }
 
-// CHECK-LABEL: func.func @sine
+// CHECK-LABEL: func.func @inverse
 // CHECK-NOT: vector
 // CHECK: return
-func.func @sine(%x: memref<?xf32>, %y: memref<?xf32>) {
+func.func @inverse(%x: memref<?xf32>, %y: memref<?xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
       iterator_types = ["parallel"]} ins(%x : memref<?xf32>) outs(%y : memref<?xf32>) {
   ^bb0(%a: f32, %b: f32):
-    %s = math.sin %a : f32
+    %s = math.acosh %a : f32
     linalg.yield %s : f32
   }
   return

@@ -32,15 +32,15 @@ func.func @integers(%x: memref<?xi32, strided<[2]>>, %y: memref<?xi32>, %z: memr
 }
 
 // CHECK: scalar-remarks.mlir:[[@LINE+4]]:{{[0-9]+}}: remark: [Missed] scalar-loop
-// CHECK-SAME: Function=sine
-// CHECK-SAME: body="math.sin, arith.addf", reason="math.sin has no vector form"
-func.func @sine(%x: memref<?xf32>, %y: memref<?xf32>) {
+// CHECK-SAME: Function=inverse
+// CHECK-SAME: body="math.acosh, arith.addf", reason="math.acosh has no vector form"
+func.func @inverse(%x: memref<?xf32>, %y: memref<?xf32>) {
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
     ins(%x : memref<?xf32>) outs(%y : memref<?xf32>) {
   ^bb0(%a: f32, %b: f32):
     // CHECK: remark: [Missed] math-call
-    // CHECK-SAME: function="math.sin f32"
-    %e = math.sin %a : f32
+    // CHECK-SAME: function="math.acosh f32"
+    %e = math.acosh %a : f32
     %s = arith.addf %e, %a : f32
     linalg.yield %s : f32
   }
@@ -76,7 +76,7 @@ func.func @sum(%x: memref<?xf32, strided<[4]>>, %y: memref<f32>) {
 // Called once, not in a loop.
 func.func @once(%x: memref<f32>) {
   %a = memref.load %x[] : memref<f32>
-  %e = math.sin %a : f32
+  %e = math.acosh %a : f32
   memref.store %e, %x[] : memref<f32>
   return
 }
