@@ -40,17 +40,17 @@ def before(dtype: torch.dtype, a: ir.Value, b_: ir.Value, descending: bool) -> i
     """Return whether a must stand before b; NaN is the largest."""
     if descending:
         a, b_ = b_, a
-    less = scalars.compare("lt", a, b_, dtype)
-    if types.is_float(dtype):
-        only_b = arith.andi(scalars.is_nan(b_), scalars.logical_not(scalars.is_nan(a)))
-        less = arith.ori(less, only_b)
-    return less
+    if not types.is_float(dtype):
+        return scalars.compare("lt", a, b_, dtype)
+    # "Unordered or greater" is true where b is NaN, and where a is.
+    greater = arith.cmpf(arith.CmpFPredicate.UGT, b_, a)
+    return arith.andi(greater, arith.cmpf(arith.CmpFPredicate.ORD, a, a))
 
 
 def sort(b: Builder, x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Return (sorted values, their indices) along a dimension; stable.
 
-    Bottom-up merge sort: runs of 1, 2, 4, ... are merged into a second buffer and copied back.
+    Bottom-up merge sort: runs of 1, 2, 4, ... are merged into a second buffer and back by turns.
     """
     dim = normalize(dim, x.rank)
     scalar = x.rank == 0
@@ -123,26 +123,30 @@ def _merge_passes(
         scf.ConditionOp(more, [width, *state])
     with ir.InsertionPoint(after):
         width, *state = after.arguments
-        double = arith.muli(width, two)
-        pairs = arith.ceildivsi(length, double)
-
-        def merge(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-            return _merge_pair(b, row, at[0], width, length, values, stands_before)
-
-        state = b.loop([pairs], state, merge)
-
-        def copy(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-            place = [*row, at[0]]
-            return [
-                tensor.insert(tensor.extract(values[2], place), values[0], place),
-                tensor.insert(tensor.extract(values[3], place), values[1], place),
-                values[2],
-                values[3],
-            ]
-
-        state = b.loop([length], state, copy)
-        scf.YieldOp([double, *state])
+        state = _merge_pass(b, row, width, length, state, stands_before)
+        # Back again; if the row is one run by now, this copies it.
+        width = arith.muli(width, two)
+        state = [*state[2:], *state[:2]]
+        state = _merge_pass(b, row, width, length, state, stands_before)
+        scf.YieldOp([arith.muli(width, two), *state[2:], *state[:2]])
     return list(loop.results)[1:]
+
+
+def _merge_pass(
+    b: Builder,
+    row: list[ir.Value],
+    width: ir.Value,
+    length: ir.Value,
+    state: list[ir.Value],
+    stands_before: Before,
+) -> list[ir.Value]:
+    """Merge each two neighbouring runs of a width, from one pair of buffers to the other."""
+    pairs = arith.ceildivsi(length, arith.muli(width, b.index_constant(2)))
+
+    def merge(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+        return _merge_pair(b, row, at[0], width, length, values, stands_before)
+
+    return b.loop([pairs], state, merge)
 
 
 def _merge_pair(
