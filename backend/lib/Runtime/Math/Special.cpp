@@ -198,6 +198,9 @@ BUDDY_MATH_EXPORT double buddy_special_i0(double x) {
 BUDDY_MATH_EXPORT double buddy_special_i1(double x) {
   return std::isinf(x) ? x : std::exp(std::fabs(x)) * scaledI(1, x);
 }
+BUDDY_MATH_EXPORT double buddy_special_modified_i1(double x) {
+  return buddy_special_i1(x);
+}
 BUDDY_MATH_EXPORT double buddy_special_k0e(double x) { return scaledK(0, x); }
 BUDDY_MATH_EXPORT double buddy_special_k1e(double x) { return scaledK(1, x); }
 BUDDY_MATH_EXPORT double buddy_special_k0(double x) {

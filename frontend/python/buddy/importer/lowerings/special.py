@@ -1,4 +1,8 @@
-"""Special functions by the run-time library, element by element, computed in f64."""
+"""Special functions by the run-time library, element by element.
+
+f64 is computed exactly, or nearly; f32, and what promotes to it, as eager computes it in f32, to
+the same bits where `buddy_special_<name>f` exists, and otherwise in f64.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import torch
 from mlir import ir
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Kind
 
-from .. import scalars
+from .. import scalars, types
 from ..builder import Builder
 from ..registry import lowers
 from ..values import Tensor
@@ -30,7 +34,7 @@ _FUNCTIONS = {
     aten.special_i1.default: "i1",
     aten.special_i1e.default: "i1e",
     aten.special_modified_bessel_i0.default: "i0",
-    aten.special_modified_bessel_i1.default: "i1",
+    aten.special_modified_bessel_i1.default: "modified_i1",
     aten.special_modified_bessel_k0.default: "k0",
     aten.special_modified_bessel_k1.default: "k1",
     aten.special_scaled_modified_bessel_k0.default: "k0e",
@@ -67,20 +71,26 @@ for _packet, _name in _PACKETS.items():
             _FUNCTIONS[getattr(_packet, _overload)] = _name
 
 
-def scalar_call(name: str, *operands: ir.Value) -> ir.Value:
-    """Return a function of f64 numbers of the run-time library, called on them."""
-    return ir.Operation.create(
+# Functions without one of f32.
+_F64_ONLY = ("lgamma", "erfinv", "igamma", "igammac")
+
+
+def scalar_call(name: str, dtype: torch.dtype, *operands: ir.Value) -> ir.Value:
+    """Return a function of numbers of the run-time library, called on elements of a dtype."""
+    single = dtype == torch.float32 and name not in _F64_ONLY
+    used = dtype if single else torch.float64
+    result = ir.Operation.create(
         "buddy.scalar_call",
-        results=[ir.F64Type.get()],
-        operands=list(operands),
-        attributes={"callee": ir.StringAttr.get(f"buddy_special_{name}")},
+        results=[types.element_type(used)],
+        operands=[scalars.cast(x, dtype, used) for x in operands],
+        attributes={"callee": ir.StringAttr.get(f"buddy_special_{name}{'f' * single}")},
     ).result
+    return scalars.cast(result, used, dtype)
 
 
 def _rule(name: str) -> Callable[..., Tensor]:
     def function(dtype: torch.dtype, *elements: ir.Value) -> ir.Value:
-        wide = [scalars.cast(x, dtype, torch.float64) for x in elements]
-        return scalars.cast(scalar_call(name, *wide), torch.float64, dtype)
+        return scalar_call(name, dtype, *elements)
 
     def rule(b: Builder, *operands: Any) -> Tensor:
         # The whole numbers of polygamma and of scalar overloads promote as numbers do.
