@@ -141,6 +141,7 @@ static void buildLLVMPhase(OpPassManager &manager) {
   functions().addPass(arith::createArithEmulateUnsupportedFloats(emulate));
   manager.addPass(createExpandBFloat16());
   functions().addPass(arith::createArithExpandOpsPass());
+  manager.addPass(createCallMath());
   functions().addPass(createConvertMathToLLVMPass());
   manager.addPass(createConvertMathToLibmPass());
   ConvertVectorToLLVMPassOptions vectors;

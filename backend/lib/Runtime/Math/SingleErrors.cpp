@@ -8,8 +8,6 @@
 using namespace buddy;
 using namespace buddy::tables;
 
-BUDDY_MATH_EXPORT double buddy_special_erfcx(double x);
-
 /// exp(x^2) erfc(x). From 0 to 50 PyTorch looks up polynomials of f64 in
 /// 400 / (4 + x), rounded to f32 (S. G. Johnson's Faddeeva package); what is
 /// exact there has the same bits.

@@ -141,11 +141,17 @@ BUDDY_MATH_EXPORT double buddy_special_erfinv(double x) {
 
 /// exp(x^2) erfc(x).
 BUDDY_MATH_EXPORT double buddy_special_erfcx(double x) {
-  if (x < 25)
-    return x < -27 ? kInfinity : std::exp(x * x) * std::erfc(x);
-  double y = 1 / (2 * x * x); // DLMF 7.12.1
-  return (1 - y * (1 - 3 * y * (1 - 5 * y * (1 - 7 * y)))) /
-         (x * std::sqrt(kPi));
+  if (x < 25) {
+    if (x < -27)
+      return kInfinity;
+    // What rounding the square takes away would be many units of its power.
+    double square = x * x, rest = std::fma(x, x, -square);
+    return std::exp(square) * (1 + rest) * std::erfc(x);
+  }
+  double y = 1 / (2 * x * x), sum = 1; // DLMF 7.12.1
+  for (int k = 15; k > 0; k -= 2)
+    sum = 1 - k * y * sum;
+  return sum / (x * std::sqrt(kPi));
 }
 
 /// The inverse of the normal distribution's cumulative function.
@@ -162,6 +168,13 @@ BUDDY_MATH_EXPORT double buddy_special_log_ndtr(double x) {
   if (x < -1)
     return std::log(buddy_special_erfcx(-t) / 2) - t * t;
   return std::log1p(-std::erfc(t) / 2);
+}
+
+/// -x log x.
+BUDDY_MATH_EXPORT double buddy_special_entr(double x) {
+  if (std::isnan(x))
+    return x;
+  return x > 0 ? -x * std::log(x) : x == 0 ? 0 : -kInfinity;
 }
 
 /// The regularized incomplete gamma functions.

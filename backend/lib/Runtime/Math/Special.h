@@ -1,7 +1,8 @@
 //===- Special.h - special functions that generated code calls --*- C++ -*-===//
 //
 // C functions of f64 numbers, `buddy_special_<name>`, for operators whose
-// elements are no loop worth vectorizing. Callers convert other types. None of
+// elements are no loop worth vectorizing. Those of f32, `buddy_special_<name>f`,
+// are in Single*.cpp; callers convert other types. None of
 // them raises an exception, sets errno that anybody reads, or keeps a state.
 // Outside of a function's domain the result is what PyTorch's CPU kernel
 // gives, NaN or an infinity.
@@ -12,5 +13,8 @@
 #define BUDDY_RUNTIME_MATH_SPECIAL_H
 
 #define BUDDY_MATH_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// exp(x^2) erfc(x), which the function of f32 calls.
+BUDDY_MATH_EXPORT double buddy_special_erfcx(double x);
 
 #endif

@@ -45,6 +45,8 @@ _KEPT = (
     aten.bucketize.Tensor,
     aten.unfold.default,
     aten.randn.default,
+    aten.special_entr.default,
+    aten.special_log_ndtr.default,
     # Their decomposition fails on constants, which are no fake tensors.
     aten.detach.default,
     aten.lift.default,

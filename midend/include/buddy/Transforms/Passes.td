@@ -421,6 +421,22 @@ def ExpandMath : Pass<"buddy-expand-math", "::mlir::func::FuncOp"> {
                            "::mlir::scf::SCFDialect"];
 }
 
+def CallMath : Pass<"buddy-call-math", "::mlir::ModuleOp"> {
+  let summary = "call the C library where upstream's conversion loses digits";
+  let description = [{
+    `math.expm1` and `math.log1p` that are left, of f64, become calls; conversion to the
+    LLVM dialect would make `exp(x) - 1` and `log(1 + x)` of them, of which nothing is right
+    near 0.
+
+    ```mlir
+    %y = math.expm1 %x : f64
+    // becomes
+    %y = func.call @expm1(%x) : (f64) -> f64
+    ```
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::vector::VectorDialect"];
+}
+
 def MergeRegions : Pass<"buddy-merge-regions", "::mlir::func::FuncOp"> {
   let summary = "put parallel loops that do not depend on each other in one region";
   let description = [{

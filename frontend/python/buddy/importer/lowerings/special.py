@@ -47,6 +47,7 @@ _FUNCTIONS = {
     aten.special_airy_ai.default: "airy_ai",
     aten.special_ndtri.default: "ndtri",
     aten.special_log_ndtr.default: "log_ndtr",
+    aten.special_entr.default: "entr",
     aten.special_erfcx.default: "erfcx",
 }
 # Packets whose overloads take a number for either argument.
@@ -72,7 +73,7 @@ for _packet, _name in _PACKETS.items():
 
 
 # Functions without one of f32.
-_F64_ONLY = ("lgamma", "erfinv", "igamma", "igammac")
+_F64_ONLY = ("erfinv", "igamma", "igammac")
 
 
 def scalar_call(name: str, dtype: torch.dtype, *operands: ir.Value) -> ir.Value:
