@@ -139,12 +139,16 @@ BUDDY_MATH_EXPORT double buddy_special_erfinv(double x) {
   return std::fabs(x) < 1 ? boost::math::erf_inv(x, Quiet()) : NAN;
 }
 
-/// exp(x^2) erfc(x).
+/// exp(x^2) erfc(x); of negative numbers by reflection, with the digits that
+/// PyTorch's has: what rounding x^2 takes away is lost.
 BUDDY_MATH_EXPORT double buddy_special_erfcx(double x) {
-  if (x < 25) {
-    if (x < -27)
+  if (x < 0) {
+    if (x < -26.7)
       return kInfinity;
-    // What rounding the square takes away would be many units of its power.
+    double growing = 2 * std::exp(x * x);
+    return x < -6.1 ? growing : growing - buddy_special_erfcx(-x);
+  }
+  if (x < 25) {
     double square = x * x, rest = std::fma(x, x, -square);
     return std::exp(square) * (1 + rest) * std::erfc(x);
   }
@@ -164,7 +168,7 @@ BUDDY_MATH_EXPORT double buddy_special_ndtri(double p) {
 }
 
 BUDDY_MATH_EXPORT double buddy_special_log_ndtr(double x) {
-  double t = x / std::sqrt(2.0);
+  double t = x * 0.707106781186547524401;
   if (x < -1)
     return std::log(buddy_special_erfcx(-t) / 2) - t * t;
   return std::log1p(-std::erfc(t) / 2);

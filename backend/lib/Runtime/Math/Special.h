@@ -1,11 +1,11 @@
 //===- Special.h - special functions that generated code calls --*- C++ -*-===//
 //
 // C functions of f64 numbers, `buddy_special_<name>`, for operators whose
-// elements are no loop worth vectorizing. Those of f32, `buddy_special_<name>f`,
-// are in Single*.cpp; callers convert other types. None of
-// them raises an exception, sets errno that anybody reads, or keeps a state.
-// Outside of a function's domain the result is what PyTorch's CPU kernel
-// gives, NaN or an infinity.
+// elements are no loop worth vectorizing. Functions of f32 with an f after the
+// name are in Single*.cpp; callers convert other types. None of them raises an
+// exception, sets errno that anybody reads, or keeps a state. Outside of a
+// function's domain the result is what PyTorch's CPU kernel gives, NaN or an
+// infinity.
 //
 //===----------------------------------------------------------------------===//
 
