@@ -10,6 +10,8 @@
 
 #include "Single.h"
 
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #pragma GCC visibility push(default)
@@ -80,13 +82,25 @@ static BUDDY_MATH_INLINE Pair scaled(Pair x, float power) {
   return {x.high * power, x.low * power};
 }
 
+static BUDDY_MATH_INLINE int32_t bitsOf(float x) {
+  int32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+static BUDDY_MATH_INLINE float fromBits(int32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
 /// The logarithm of a positive number, from that of its mantissa m, between 3/4
 /// and 3/2: twice the inverse hyperbolic tangent of (m - 1) / (m + 1).
 static BUDDY_MATH_INLINE Pair logarithm(Pair x) {
   static constexpr float coefficients[] = {0.23928284645f, 0.28518211842f,
                                            0.40000587702f, 0.66666668653f};
-  int exponent = std::ilogb(x.high * (1 / 0.75f));
-  Pair mantissa = scaled(x, std::ldexp(1.f, -exponent));
+  // Of normal numbers below 2^127, as their bits tell.
+  int exponent = (bitsOf(x.high * (1 / 0.75f)) >> 23) - 127;
+  Pair mantissa = scaled(x, fromBits((127 - exponent) << 23));
   Pair t = quotient(sum(mantissa, -1), sum(mantissa, 1)), z = square(t);
   float tail = coefficients[0];
   for (int i = 1; i < 4; ++i)
@@ -141,7 +155,8 @@ BUDDY_MATH_SINGLE float buddy_special_lgammaf(float a) {
       {0.1697509140f, 0.2891599433e-2f, -0.0026813271605f},
       {-0.2072454542f, -0.7385451812e-2f, 0.0034722222222f},
       {0.2705872357f, 0.2058077045e-1f, 0.083333333333f}};
-  if (std::isinf(a) || (a <= 0 && a == std::trunc(a)))
+  constexpr float kOverflow = 1e37f;
+  if (std::fabs(a) > kOverflow || (a <= 0 && a == std::trunc(a)))
     return kInfinity;
   if (std::isnan(a))
     return a;
