@@ -1,13 +1,13 @@
 //===- Single.h - how special functions of f32 are evaluated ----*- C++ -*-===//
 //
 // C functions of f32 numbers, `buddy_special_<name>f`, that give the bits of
-// PyTorch's CPU kernels. Those compute in f32 by the formulas of the Cephes
-// Mathematical Library, so that a function more exact than they are would
-// never equal them. What a compiler with FMA instructions makes of the formulas
-// is written out here: products that it adds in one rounding are `std::fma`,
-// and these files are compiled with -ffp-contract=off, so that the bits depend
-// on neither compiler nor machine. Elementary functions are the C library's, as
-// they are PyTorch's.
+// PyTorch's CPU kernels (2.13, aten/src/ATen/native/Math.h). Those compute in
+// f32 by the formulas of the Cephes Mathematical Library, so that a function
+// more exact than they are would never equal them. What a compiler with FMA
+// instructions makes of the formulas is written out here: products that it adds
+// in one rounding are `std::fma`, and these files are compiled with
+// -ffp-contract=off, so that the bits depend on neither compiler nor machine.
+// Elementary functions are the C library's, as they are PyTorch's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,8 @@
 #include <limits>
 
 /// Where the instruction set is known at run time only, `std::fma` is an
-/// instruction or, with the same bits, a call.
+/// instruction or, with the same bits, a call. Clones take no attribute of
+/// visibility: a file with them pushes the default one.
 #if defined(__x86_64__) && !defined(__FMA__)
 #define BUDDY_MATH_SINGLE                                                      \
   extern "C" __attribute__((target_clones("fma", "default")))

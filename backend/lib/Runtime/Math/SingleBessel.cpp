@@ -1,8 +1,7 @@
 //===- SingleBessel.cpp - Bessel and Airy functions in f32 ----------------===//
 //
 // Each is approximated near 0 and asymptotically (Cephes' i0.c, i1.c, j0.c,
-// j1.c, k0.c, k1.c, airy.c). PyTorch deviates: J and Y near 0 are quotients in
-// x^2 without their lowest zeros in f64, and infinities give NaN.
+// j1.c, k0.c, k1.c, airy.c). J and Y of infinities are NaN, as PyTorch's are.
 //
 //===----------------------------------------------------------------------===//
 
