@@ -44,6 +44,7 @@ _KEPT = (
     aten.searchsorted.Tensor,
     aten.bucketize.Tensor,
     aten.unfold.default,
+    aten.roll.default,
     aten.randn.default,
     aten.special_entr.default,
     aten.special_log_ndtr.default,

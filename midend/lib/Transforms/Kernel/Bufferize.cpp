@@ -205,9 +205,66 @@ static SmallVector<linalg::CopyOp> tieDestinations(func::FuncOp function,
   return stores;
 }
 
+/// The memory of `destination` in the shape that the source of a reshape has;
+/// null if it cannot be seen so. `sizes` are that shape's.
+static Value reshapeDestination(Operation *reshape, Value destination,
+                                ArrayRef<OpFoldResult> sizes,
+                                RewriterBase &rewriter) {
+  auto type = cast<RankedTensorType>(reshape->getOperand(0).getType());
+  Location loc = reshape->getLoc();
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(reshape))
+    return tensor::ExpandShapeOp::create(rewriter, loc, type, destination,
+                                         collapse.getReassociationIndices(),
+                                         sizes);
+  auto expand = cast<tensor::ExpandShapeOp>(reshape);
+  return tensor::CollapseShapeOp::create(rewriter, loc, type, destination,
+                                         expand.getReassociationIndices());
+}
+
+/// True if the dimensions of the destination's memory are adjacent, so that it
+/// can be seen in another shape.
+static bool isContiguous(Value destination) {
+  auto tensor = destination.getDefiningOp<ToTensorOp>();
+  auto type =
+      tensor ? dyn_cast<MemRefType>(tensor.getBuffer().getType()) : nullptr;
+  return type && type.getLayout().isIdentity();
+}
+
+/// Puts what is stored in a destination there from where it would be copied on,
+/// if the store's source is an argument or a value needed later that is updated
+/// in a copy: the copy is made in the destination.
+static void copyToDestination(linalg::CopyOp store, OneShotAnalysisState &state,
+                              RewriterBase &rewriter) {
+  Value destination = store.getDpsInitOperand(0)->get();
+  Value v = store.getDpsInputOperand(0)->get();
+  while (isa<OpResult>(v) && v.getParentBlock() == store->getBlock()) {
+    AliasingOpOperandList aliases = state.getAliasingOpOperands(v);
+    if (aliases.getNumAliases() != 1)
+      return;
+    AliasingOpOperand alias = *aliases.begin();
+    OpOperand *operand = alias.opOperand;
+    if (alias.relation != BufferRelation::Equivalent || !alias.isDefinite ||
+        operand->get().getType() != destination.getType())
+      return;
+    if (state.isInPlace(*operand)) {
+      v = operand->get();
+      continue;
+    }
+    if (!state.bufferizesToMemoryRead(*operand))
+      return;
+    rewriter.setInsertionPoint(operand->getOwner());
+    auto copy = linalg::CopyOp::create(rewriter, store.getLoc(), operand->get(),
+                                       destination);
+    operand->set(copy->getResult(0));
+    state.resetCache();
+    return;
+  }
+}
+
 /// Computes what is stored in a destination there, from the empty tensor that
 /// the computation started with on, where upstream's elimination does the same
-/// for insertions. The analysis of the result decides whether that may be.
+/// for insertions; reshapes in between make the destination another shape. The
+/// analysis of the result decides whether that may be.
 static void computeInDestinations(ArrayRef<linalg::CopyOp> stores,
                                   OneShotAnalysisState &state,
                                   RewriterBase &rewriter) {
@@ -219,21 +276,47 @@ static void computeInDestinations(ArrayRef<linalg::CopyOp> stores,
   for (linalg::CopyOp store : stores) {
     OpOperand *source = store.getDpsInputOperand(0);
     Value destination = store.getDpsInitOperand(0)->get();
-    SetVector<Value> empties = state.findValueInReverseUseDefChain(
-        source,
-        [](Value v) { return bool(v.getDefiningOp<tensor::EmptyOp>()); },
-        config);
-    for (Value empty : empties) {
-      Value replacement = destination;
-      if (empty.getType() != destination.getType()) {
-        rewriter.setInsertionPoint(empty.getDefiningOp());
-        replacement = tensor::CastOp::create(rewriter, empty.getLoc(),
-                                             empty.getType(), destination);
+    // Reshapes from the store upwards.
+    SmallVector<Operation *> reshapes;
+    while (source) {
+      auto isReshape = [](Value v) {
+        return isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(
+            v.getDefiningOp());
+      };
+      SetVector<Value> starts = state.findValueInReverseUseDefChain(
+          source,
+          [&](Value v) {
+            return isReshape(v) || bool(v.getDefiningOp<tensor::EmptyOp>());
+          },
+          config);
+      source = nullptr;
+      for (Value start : starts) {
+        auto empty = start.getDefiningOp<tensor::EmptyOp>();
+        if (!empty) {
+          if (starts.size() == 1 && isContiguous(destination)) {
+            reshapes.push_back(start.getDefiningOp());
+            source = &reshapes.back()->getOpOperand(0);
+          }
+          continue;
+        }
+        rewriter.setInsertionPoint(empty);
+        Value replacement = destination;
+        // Of several reshapes only the last one's sizes are known here.
+        if (reshapes.size() > 1)
+          continue;
+        if (!reshapes.empty())
+          replacement = reshapeDestination(reshapes.front(), replacement,
+                                           empty.getMixedSizes(), rewriter);
+        if (start.getType() != replacement.getType())
+          replacement = tensor::CastOp::create(rewriter, empty.getLoc(),
+                                               start.getType(), replacement);
+        rewriter.replaceOp(empty, replacement);
+        state.resetCache();
       }
-      rewriter.replaceOp(empty.getDefiningOp(), replacement);
-      state.resetCache();
     }
   }
+  for (linalg::CopyOp store : stores)
+    copyToDestination(store, state, rewriter);
 }
 
 /// Refuses what is not a slice: stores have been seen to, and of a memref the

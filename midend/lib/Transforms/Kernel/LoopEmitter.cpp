@@ -2,14 +2,13 @@
 
 #include "LoopEmitter.h"
 
-#include "MathOps.h"
 #include "buddy/Transforms/Parallel.h"
 #include "buddy/Transforms/Remarks.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -27,25 +26,6 @@ SmallVector<Value> LoopEmitter::indices(AffineMap map) {
           builder, loc, AffineMap::get(map.getNumDims(), 0, expr), ivs));
   }
   return result;
-}
-
-Value LoopEmitter::broadcast(Value v, const Step &step) {
-  if (!step.shape)
-    return v;
-  return vector::BroadcastOp::create(builder, loc, step.of(v.getType()), v);
-}
-
-Value LoopEmitter::load(OpOperand &operand, const Step &step) {
-  Value memref = operand.get();
-  auto type = dyn_cast<MemRefType>(memref.getType());
-  if (!type)
-    return broadcast(memref, step);
-  AffineMap map = op.getMatchingIndexingMap(&operand);
-  if (step.shape && map.isFunctionOfDim(step.dim))
-    return vector::LoadOp::create(builder, loc, step.of(type.getElementType()),
-                                  memref, indices(map));
-  return broadcast(memref::LoadOp::create(builder, loc, memref, indices(map)),
-                   step);
 }
 
 bool LoopEmitter::isCarried(OpOperand &output) {
@@ -91,125 +71,9 @@ SmallVector<Value> LoopEmitter::point(ValueRange carried, const Step &step) {
   return results;
 }
 
-SmallVector<Value> LoopEmitter::body(ValueRange accumulators,
-                                     const Step &step) {
-  Block &block = op->getRegion(0).front();
-  IRMapping mapping;
-  for (OpOperand *input : op.getDpsInputOperands()) {
-    BlockArgument arg = op.getMatchingBlockArgument(input);
-    if (!arg.use_empty())
-      mapping.map(arg, load(*input, step));
-  }
-  for (auto [i, arg] : llvm::enumerate(op.getRegionOutputArgs()))
-    if (!arg.use_empty())
-      mapping.map(arg, accumulators[i]);
-  // A value in the step's shape; what the region does not define is the same
-  // for all lanes.
-  auto lookup = [&](Value v) {
-    if (Value mapped = mapping.lookupOrNull(v))
-      return mapped;
-    return broadcast(v, step);
-  };
-  for (Operation &inner : block.without_terminator()) {
-    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
-      Value v = broadcast(ivs[index.getDim()], step);
-      if (step.shape && index.getDim() == step.dim) {
-        Value lanes =
-            vector::StepOp::create(builder, loc, cast<VectorType>(v.getType()));
-        v = arith::AddIOp::create(builder, loc, v, lanes);
-      }
-      mapping.map(index.getResult(), v);
-      continue;
-    }
-    Operation *copy;
-    if (!step.shape) {
-      copy = builder.clone(inner, mapping);
-    } else if (inner.hasTrait<OpTrait::ConstantLike>()) {
-      Operation *scalar = builder.clone(inner);
-      mapping.map(inner.getResult(0), broadcast(scalar->getResult(0), step));
-      continue;
-    } else {
-      SmallVector<Value> operands;
-      for (Value v : inner.getOperands())
-        operands.push_back(lookup(v));
-      SmallVector<Type> types;
-      for (Type t : inner.getResultTypes())
-        types.push_back(step.of(t));
-      copy = builder.create(loc, inner.getName().getIdentifier(), operands,
-                            types, inner.getAttrs());
-      mapping.map(inner.getResults(), copy->getResults());
-    }
-    // The order of a reduction is not defined, so the vectorizer may choose.
-    bool reduces = llvm::any_of(carriedOutputs(), [&](OpOperand *output) {
-      return llvm::is_contained(inner.getOperands(),
-                                op.getMatchingBlockArgument(output));
-    });
-    if (reduces && isa<arith::AddFOp, arith::MulFOp>(copy))
-      copy->setAttr("fastmath",
-                    arith::FastMathFlagsAttr::get(
-                        builder.getContext(), arith::FastMathFlags::reassoc));
-  }
-  SmallVector<Value> yielded;
-  for (Value v : block.getTerminator()->getOperands())
-    yielded.push_back(lookup(v));
-  return yielded;
-}
-
 //===----------------------------------------------------------------------===//
 // Vectors
 //===----------------------------------------------------------------------===//
-
-/// Math functions that ExpandMath turns into arithmetic, and those that are an
-/// instruction. Others would become a call for each lane.
-static bool isVectorMath(Operation *op) {
-  Type type = getElementTypeOrSelf(op->getResult(0).getType());
-  if (isMathInstruction(op))
-    return type.isF32() || type.isF64() || type.isInteger();
-  return type.isF32() && isExpanded(op->getName().getStringRef());
-}
-
-std::string LoopEmitter::obstacle(unsigned dim) {
-  auto says = [](const auto &thing, StringRef what) {
-    return llvm::formatv("{0} {1}", thing, what).str();
-  };
-  for (OpOperand &operand : op->getOpOperands()) {
-    auto type = dyn_cast<MemRefType>(operand.get().getType());
-    if (!type)
-      continue;
-    // Bits lie in bytes in memory, not in vectors of bits.
-    Type element = type.getElementType();
-    if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() < 8)
-      return says(element, "has no vectors in memory");
-    AffineMap map = op.getMatchingIndexingMap(&operand);
-    if (!map.isFunctionOfDim(dim))
-      continue;
-    // Of a window, `point + element`, both are steps of one.
-    unsigned last = map.getNumResults() - 1;
-    AffineExpr rest = simplifyAffineExpr(
-        map.getResult(last) - getAffineDimExpr(dim, op.getContext()),
-        map.getNumDims(), 0);
-    bool isLast = !rest.isFunctionOfDim(dim);
-    for (unsigned i = 0; i < last; ++i)
-      isLast &= !map.getResult(i).isFunctionOfDim(dim);
-    if (!isLast || !type.isLastDimUnitStride())
-      return says(op.isDpsInit(&operand) ? "an output" : "an input",
-                  "is not contiguous along the innermost loop");
-  }
-  for (Operation &inner : op->getRegion(0).front().without_terminator()) {
-    if (isa<linalg::IndexOp>(inner) || inner.hasTrait<OpTrait::ConstantLike>())
-      continue;
-    if (inner.getNumResults() == 0 || inner.getNumRegions() != 0 ||
-        !OpTrait::hasElementwiseMappableTraits(&inner))
-      return says(inner.getName(), "has no vector form");
-    for (Type t : inner.getResultTypes())
-      if (!VectorType::isValidElementType(t))
-        return says(t, "is no element of a vector");
-    if (isa_and_nonnull<math::MathDialect>(inner.getDialect()) &&
-        !isVectorMath(&inner))
-      return says(inner.getName(), "has no vector form");
-  }
-  return {};
-}
 
 bool LoopEmitter::usesFloat16() {
   auto isHalf = [](Type type) { return getElementTypeOrSelf(type).isF16(); };
@@ -227,15 +91,22 @@ VectorType LoopEmitter::chooseVector(unsigned dim) {
   // As many lanes as fit of the widest element in memory; wider values inside
   // (indices) take several registers.
   unsigned bits = 8;
-  for (Value operand : op->getOperands())
-    if (Type element = getElementTypeOrSelf(operand.getType());
-        element.isIntOrFloat())
+  auto count = [&](Type element) {
+    if (element.isIntOrFloat())
       bits = std::max(bits, element.getIntOrFloatBitWidth());
+  };
+  for (OpOperand &operand : op->getOpOperands())
+    if (!isa<MemRefType>(operand.get().getType()) ||
+        op.getMatchingIndexingMap(&operand).isFunctionOfDim(dim))
+      count(getElementTypeOrSelf(operand.get().getType()));
   // Narrow floats are computed in f32.
+  LaneMap lanesOfValues = classify(dim);
   for (Operation &inner : op->getRegion(0).front().without_terminator())
-    for (Type t : inner.getResultTypes())
-      if (isa<FloatType>(t))
-        bits = std::max(bits, t.getIntOrFloatBitWidth());
+    for (Value v : inner.getResults())
+      if (isa<FloatType>(v.getType()) ||
+          (isa<memref::LoadOp>(inner) &&
+           lanesOf(lanesOfValues, v) != Lanes::Same))
+        count(v.getType());
   if (!target.hasFloat16Vectors() && usesFloat16()) {
     scalarReason = "the target has no vectors of f16";
     return {};
@@ -409,10 +280,17 @@ SmallVector<Value> LoopEmitter::emitReductions(ArrayRef<unsigned> dims,
   unsigned dim = dims.front();
   SmallVector<Value> start(accumulators);
   Value lower = constant(0);
-  if (dims.size() == 1)
+  IRMapping outer = hoisted;
+  auto restore = llvm::scope_exit([&] { hoisted = std::move(outer); });
+  if (dims.size() == 1) {
+    SmallVector<unsigned> inside{dim};
+    if (step.shape)
+      inside.push_back(step.dim);
+    hoist(inside);
     std::tie(start, lower) =
         step.shape ? emitInterleavedReduction(dim, accumulators, step)
                    : emitVectorReduction(dim, accumulators);
+  }
   auto loop =
       scf::ForOp::create(builder, loc, lower, sizes[dim], constant(1), start);
   OpBuilder::InsertionGuard guard(builder);
@@ -476,6 +354,11 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
   bool moves = (reductions.empty() || reducesColumns(dim)) && movesAll(dim);
   if (reductions.empty() && !moves)
     scalarReason = "an output stays at one element in the innermost loop";
+  SmallVector<unsigned> inside(reductions);
+  inside.push_back(dim);
+  IRMapping outer = hoisted;
+  auto restore = llvm::scope_exit([&] { hoisted = std::move(outer); });
+  hoist(inside);
   if (VectorType shape = moves ? chooseVector(dim) : VectorType()) {
     Value lanes = vectorSize(shape);
     Value count = arith::SubIOp::create(builder, loc, upper, lower);
@@ -540,12 +423,16 @@ void LoopEmitter::emitLoops() {
       1, llvm::range_size(op->getRegion(0).front().without_terminator())));
   for (Range &range : ranges) {
     sizes.push_back(getValueOrCreateConstantIndexOp(builder, loc, range.size));
-    work = arith::MulIOp::create(builder, loc, work, sizes.back());
+    work = builder.createOrFold<arith::MulIOp>(loc, work, sizes.back());
   }
   if (parallel.empty())
     return emitPoint(Step());
-  // Part of a parallel loop's task: on the thread that runs it.
-  if (op->getParentOfType<omp::ParallelOp>())
+  // Part of a parallel loop's task: on the thread that runs it. In a sequential
+  // loop a region would be opened each time, for nothing where it is small.
+  std::optional<int64_t> known = getConstantIntValue(work);
+  bool isSmall = known && *known < target.parallelGrain &&
+                 op->getParentOfType<LoopLikeOpInterface>();
+  if (isSmall || op->getParentOfType<omp::ParallelOp>())
     return emitParallel(parallel);
 
   // The last parallel dimension is the contiguous one as a rule: it stays

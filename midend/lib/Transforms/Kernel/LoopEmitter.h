@@ -10,6 +10,7 @@
 
 #include "buddy/Target/TargetInfo.h"
 #include "buddy/Transforms/Passes.h"
+#include "mlir/IR/IRMapping.h"
 #include <optional>
 #include <string>
 
@@ -19,6 +20,7 @@ namespace buddy {
 /// leading ones form an OpenMP loop, reductions inside with their accumulators
 /// in registers. The innermost loop works on vectors where every operand is
 /// contiguous or constant along it, and on scalars for the rest of its range.
+/// What the body reads at computed places may be anywhere.
 class LoopEmitter {
 public:
   LoopEmitter(mlir::OpBuilder &builder, mlir::linalg::LinalgOp op,
@@ -46,7 +48,41 @@ private:
   }
   /// `map` applied to the current induction variables.
   llvm::SmallVector<mlir::Value> indices(mlir::AffineMap map);
-  /// An operand at the current point.
+  /// How a value of the body differs between the lanes of a vector.
+  enum class Lanes {
+    Same,     ///< Not at all: a scalar does.
+    Counting, ///< By one from lane to lane: the first lane's does.
+    Backward, ///< By minus one: likewise.
+    Computed, ///< By arithmetic on loop indices.
+    Data,     ///< By what lies in memory.
+  };
+  /// Of the values in the body that are not the same in all lanes.
+  using LaneMap = llvm::DenseMap<mlir::Value, Lanes>;
+  /// What the body's values have become at one point.
+  struct BodyValues {
+    LaneMap lanes;
+    mlir::IRMapping scalars; ///< Those that are the same, or the first lane's.
+    mlir::IRMapping vectors;
+  };
+  static Lanes lanesOf(const LaneMap &lanes, mlir::Value v);
+  static bool isScalar(const LaneMap &lanes, mlir::Value v);
+  /// How the results of an op differ of whose operands some count.
+  static Lanes counting(mlir::Operation &inner, const LaneMap &lanes);
+  /// How the body's values differ between iterations of these loops.
+  LaneMap classify(llvm::ArrayRef<unsigned> dims);
+  /// A value of the body as a scalar; constants are made on demand.
+  mlir::Value scalarOf(mlir::Value v, mlir::IRMapping &scalars);
+  /// A value of the body as a vector.
+  mlir::Value vectorOf(mlir::Value v, BodyValues &values, const Step &step);
+  /// Computes here what the loops `inside`, all that are still to be opened, do
+  /// not change. It holds until `hoisted` is set back.
+  void hoist(llvm::ArrayRef<unsigned> inside);
+  /// What a load in the body reads for a vector's lanes: one vector if they are
+  /// adjacent, which is found out at run time where the places are computed.
+  mlir::Value loadLanes(mlir::memref::LoadOp load, BodyValues &values,
+                        const Step &step);
+
+  /// An operand at the current point; a scalar if the lanes share it.
   mlir::Value load(mlir::OpOperand &operand, const Step &step);
   /// True if the output is an accumulator: it stays at one element while the
   /// reductions run. Others are written at each point.
@@ -111,6 +147,7 @@ private:
   llvm::SmallVector<mlir::Value> sizes; ///< Trip count of each dimension.
   llvm::SmallVector<mlir::Value> ivs;   ///< Induction variable of each.
   llvm::SmallVector<unsigned> reductions;
+  mlir::IRMapping hoisted; ///< The body's values that are computed already.
   /// Why the innermost loop has no vectors; empty if it has, or is no loop.
   std::string scalarReason;
 };

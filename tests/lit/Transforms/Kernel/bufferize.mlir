@@ -138,14 +138,14 @@ func.func @swap(%x: memref<4xf32>, %y: memref<4xf32>) {
 // -----
 
 // A result that is also the base of an update is computed in its own output; the
-// update gets a copy of it.
+// update is made in a copy of it, which is at once the update's output.
 // CHECK-LABEL: func.func @base_of_update
 // CHECK-SAME: %[[I:[^:]*]]: memref<4xf32>, %[[U:[^:]*]]: memref<4xf32>, %[[V:[^:]*]]: memref<4xf32>)
 // CHECK: linalg.exp ins(%[[I]] : memref<4xf32>) outs(%[[V]] : memref<4xf32>)
-// CHECK: %[[A:.*]] = memref.alloc()
-// CHECK: memref.copy %[[V]], %[[A]]
-// CHECK: memref.store %{{.*}}, %[[A]]
-// CHECK: memref.copy %[[A]], %[[U]]
+// CHECK-NOT: memref.alloc
+// CHECK: memref.copy %[[V]], %[[U]]
+// CHECK: memref.store %{{.*}}, %[[U]]
+// CHECK-NOT: memref.copy
 // CHECK: return
 func.func @base_of_update(%i: memref<4xf32>, %u: memref<4xf32>, %v: memref<4xf32>) {
   %c0 = arith.constant 0 : index
@@ -165,10 +165,10 @@ func.func @base_of_update(%i: memref<4xf32>, %u: memref<4xf32>, %v: memref<4xf32
 // CHECK-LABEL: func.func private @layer_results
 // CHECK-SAME: %[[I:[^:]*]]: memref<{{[^>]*}}>>, %[[U:[^:]*]]: memref<{{[^>]*}}>>, %[[V:[^:]*]]: memref<{{[^>]*}}>>)
 // CHECK: linalg.exp ins(%[[I]] : {{.*}}) outs(%[[V]] :
-// CHECK: %[[A:.*]] = memref.alloc()
-// CHECK: memref.copy %[[V]], %[[A]]
-// CHECK: memref.store %{{.*}}, %[[A]]
-// CHECK: memref.copy %[[A]], %[[U]]
+// CHECK-NOT: memref.alloc
+// CHECK: memref.copy %[[V]], %[[U]]
+// CHECK: memref.store %{{.*}}, %[[U]]
+// CHECK-NOT: memref.copy
 // CHECK: return
 func.func private @layer_results(%t: tensor<4xf32>, %u: tensor<4xf32> {bufferization.writable = true}, %v: tensor<4xf32> {bufferization.writable = true}) -> (tensor<4xf32>, tensor<4xf32>) {
   %c0 = arith.constant 0 : index
@@ -199,4 +199,95 @@ func.func @other_use(%i: memref<4xf32>, %o: memref<4xf32>) -> f32 {
   %old = memref.load %o[%c0] : memref<4xf32>
   bufferization.materialize_in_destination %x in restrict writable %o : (tensor<4xf32>, memref<4xf32>) -> ()
   return %old : f32
+}
+
+// -----
+
+// Rows of an argument that are updated one after the other: the argument is
+// copied to the output once, and the rows are updated there.
+// CHECK-LABEL: func.func @updated_rows
+// CHECK-SAME: %[[X:[^:]*]]: memref<4x8xf32>, %[[Y:[^:]*]]: memref<4x8xf32>)
+// CHECK-NOT: memref.alloc
+// CHECK: memref.copy %[[X]], %[[Y]]
+// CHECK: scf.for
+// CHECK: %[[ROW:.*]] = memref.subview %[[Y]]
+// CHECK: linalg.exp ins(%[[ROW]] : {{.*}}) outs(%[[ROW]]
+// CHECK: {{^  *}}}
+// CHECK-NEXT: return
+func.func @updated_rows(%x: memref<4x8xf32>, %y: memref<4x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %t = bufferization.to_tensor %x restrict : memref<4x8xf32> to tensor<4x8xf32>
+  %u = scf.for %i = %c0 to %c4 step %c1 iter_args(%a = %t) -> tensor<4x8xf32> {
+    %r = tensor.extract_slice %a[%i, 0] [1, 8] [1, 1] : tensor<4x8xf32> to tensor<8xf32>
+    %e = linalg.exp ins(%r : tensor<8xf32>) outs(%r : tensor<8xf32>) -> tensor<8xf32>
+    %b = tensor.insert_slice %e into %a[%i, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<4x8xf32>
+    scf.yield %b : tensor<4x8xf32>
+  }
+  bufferization.materialize_in_destination %u in restrict writable %y : (tensor<4x8xf32>, memref<4x8xf32>) -> ()
+  return
+}
+
+// -----
+
+// A state is not copied first: it is updated where it lies.
+// CHECK-LABEL: func.func @updated_state
+// CHECK-SAME: %[[X:[^:]*]]: memref<4xf32>)
+// CHECK-NOT: memref.alloc
+// CHECK-NOT: memref.copy
+// CHECK: memref.store %{{.*}}, %[[X]]
+// CHECK-NOT: memref.copy
+// CHECK: return
+func.func @updated_state(%x: memref<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %t = bufferization.to_tensor %x restrict writable : memref<4xf32> to tensor<4xf32>
+  %u = tensor.insert %one into %t[%c0] : tensor<4xf32>
+  bufferization.materialize_in_destination %u in restrict writable %x : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// What is reshaped before it is stored is computed in the output, seen in the
+// shape it has before.
+// CHECK-LABEL: func.func @reshaped
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x3xf32>, %[[Y:[^:]*]]: memref<?xf32>, %[[Z:[^:]*]]: memref<3x4xf32>)
+// CHECK-NOT: memref.alloc
+// CHECK-DAG: %[[E:.*]] = memref.expand_shape %[[Y]]
+// CHECK-DAG: %[[C:.*]] = memref.collapse_shape %[[Z]]
+// CHECK-DAG: linalg.exp ins(%[[X]] : {{.*}}) outs(%[[E]]
+// CHECK-DAG: linalg.fill {{.*}} outs(%[[C]]
+// CHECK: return
+func.func @reshaped(%x: memref<?x3xf32>, %y: memref<?xf32>, %z: memref<3x4xf32>) {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %n = memref.dim %x, %c0 : memref<?x3xf32>
+  %t = bufferization.to_tensor %x restrict : memref<?x3xf32> to tensor<?x3xf32>
+  %e = tensor.empty(%n) : tensor<?x3xf32>
+  %p = linalg.exp ins(%t : tensor<?x3xf32>) outs(%e : tensor<?x3xf32>) -> tensor<?x3xf32>
+  %q = tensor.collapse_shape %p [[0, 1]] : tensor<?x3xf32> into tensor<?xf32>
+  %f = tensor.empty() : tensor<12xf32>
+  %g = linalg.fill ins(%one : f32) outs(%f : tensor<12xf32>) -> tensor<12xf32>
+  %h = tensor.expand_shape %g [[0, 1]] output_shape [3, 4] : tensor<12xf32> into tensor<3x4xf32>
+  bufferization.materialize_in_destination %q in restrict writable %y : (tensor<?xf32>, memref<?xf32>) -> ()
+  bufferization.materialize_in_destination %h in restrict writable %z : (tensor<3x4xf32>, memref<3x4xf32>) -> ()
+  return
+}
+
+// -----
+
+// An output with gaps has no other shape: it gets a copy.
+// CHECK-LABEL: func.func @reshaped_with_gaps
+// CHECK: %[[A:.*]] = memref.alloc
+// CHECK: linalg.fill {{.*}} outs(%[[A]]
+// CHECK: memref.copy
+func.func @reshaped_with_gaps(%z: memref<3x4xf32, strided<[8, 1]>>) {
+  %one = arith.constant 1.0 : f32
+  %f = tensor.empty() : tensor<12xf32>
+  %g = linalg.fill ins(%one : f32) outs(%f : tensor<12xf32>) -> tensor<12xf32>
+  %h = tensor.expand_shape %g [[0, 1]] output_shape [3, 4] : tensor<12xf32> into tensor<3x4xf32>
+  bufferization.materialize_in_destination %h in restrict writable %z : (tensor<3x4xf32>, memref<3x4xf32, strided<[8, 1]>>) -> ()
+  return
 }

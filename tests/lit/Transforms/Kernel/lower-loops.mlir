@@ -30,8 +30,8 @@ func.func @contiguous(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
 // A row's factor is one value for all lanes; an index differs from lane to lane.
 // CHECK-LABEL: func.func @broadcast_and_index
 // CHECK: %[[S:.*]] = memref.load %{{.*}}[%[[I:.*]]] : memref<?xf32>
-// CHECK: vector.broadcast %[[S]] : f32 to vector<16xf32>
 // CHECK: vector.step : vector<16xindex>
+// CHECK: vector.broadcast %[[S]] : f32 to vector<16xf32>
 // CHECK: arith.select %{{.*}} : vector<16xi1>, vector<16xf32>
 func.func @broadcast_and_index(%s: memref<?xf32>, %y: memref<?x?xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
@@ -224,6 +224,148 @@ func.func @strided_windows(%x: memref<?x?xf32>, %w: memref<3xf32>, %y: memref<?x
     %m = arith.mulf %a, %f : f32
     %s = arith.addf %m, %b : f32
     linalg.yield %s : f32
+  }
+  return
+}
+
+// Rows by their numbers: the number is read and clamped once a row, outside the
+// loop over its elements, which are adjacent.
+// CHECK-LABEL: func.func @rows
+// CHECK: omp.loop_nest (%[[I:.*]]) : index
+// CHECK: %[[N:.*]] = memref.load %{{.*}}[%[[I]]] : memref<?xi64>
+// CHECK: %[[AT:.*]] = arith.maxsi
+// CHECK-NOT: arith.index_cast
+// CHECK: scf.for %[[J:.*]] =
+// CHECK-NEXT: vector.load %{{.*}}[%[[AT]], %[[J]]] : memref<?x64xf32>, vector<16xf32>
+// CHECK-NEXT: vector.store
+// CHECK: scf.for
+// CHECK-NEXT: memref.load %{{.*}}[%[[AT]],
+func.func @rows(%x: memref<?x64xf32>, %n: memref<?xi64>, %y: memref<?x64xf32>) {
+  %c0 = arith.constant 0 : index
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%n : memref<?xi64>) outs(%y : memref<?x64xf32>) {
+  ^bb0(%a: i64, %b: f32):
+    %i = arith.index_cast %a : i64 to index
+    %p = arith.maxsi %i, %c0 : index
+    %j = linalg.index 1 : index
+    %v = memref.load %x[%p, %j] : memref<?x64xf32>
+    linalg.yield %v : f32
+  }
+  return
+}
+
+// A row of unknown length may have no elements, and then nothing can be read.
+// CHECK-LABEL: func.func @repeated_element
+// CHECK: omp.loop_nest
+// CHECK-NOT: memref.load %arg0
+// CHECK: scf.for
+// CHECK: memref.load %arg0
+func.func @repeated_element(%x: memref<?xf32>, %y: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} outs(%y : memref<?x?xf32>) {
+  ^bb0(%b: f32):
+    %i = linalg.index 0 : index
+    %v = memref.load %x[%i] : memref<?xf32>
+    linalg.yield %v : f32
+  }
+  return
+}
+
+// Numbers that lie in memory: a gather, of what is small by 32-bit distances.
+// Rows of another stride are gathered from memory as one dimension.
+// CHECK-LABEL: func.func @elements
+// CHECK: %[[D:.*]] = arith.index_cast %{{.*}} : vector<8xindex> to vector<8xi32>
+// CHECK: vector.gather %arg0[%{{.*}}, %{{.*}}] [%[[D]]]
+// CHECK: memref.extract_strided_metadata %arg1
+// CHECK: vector.gather %reinterpret_cast[%{{.*}}] [%{{.*}}], {{.*}} vector<8xindex>
+// CHECK: arith.addf %{{.*}} : vector<8xf32>
+// RVV-LABEL: func.func @elements
+// RVV: vector.gather {{.*}} into vector<[4]xf32>
+func.func @elements(%x: memref<4x64xf32>, %z: memref<?x?xf32, strided<[?, ?]>>, %n: memref<4x?xi64>, %y: memref<4x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%n : memref<4x?xi64>) outs(%y : memref<4x?xf32>) {
+  ^bb0(%a: i64, %b: f32):
+    %i = linalg.index 0 : index
+    %p = arith.index_cast %a : i64 to index
+    %v = memref.load %x[%i, %p] : memref<4x64xf32>
+    %w = memref.load %z[%i, %p] : memref<?x?xf32, strided<[?, ?]>>
+    %s = arith.addf %v, %w : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// Numbers that are computed are adjacent as a rule: it is asked at run time.
+// CHECK-LABEL: func.func @clamped
+// CHECK: %[[P:.*]] = arith.maxsi {{.*}} vector<16xindex>
+// CHECK: %[[FIRST:.*]] = vector.extract %[[P]][0]
+// CHECK: %[[NE:.*]] = arith.cmpi ne, %[[P]]
+// CHECK: %[[ANY:.*]] = vector.reduction <or>, %[[NE]]
+// CHECK: scf.if %[[ANY]] -> (vector<16xf32>)
+// CHECK: vector.gather
+// CHECK: else
+// CHECK: vector.load %{{.*}}[%{{.*}}] : memref<?xf32>, vector<16xf32>
+func.func @clamped(%x: memref<?xf32>, %y: memref<?xf32>) {
+  %c1 = arith.constant 1 : index
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} outs(%y : memref<?xf32>) {
+  ^bb0(%b: f32):
+    %i = linalg.index 0 : index
+    %p = arith.maxsi %i, %c1 : index
+    %v = memref.load %x[%p] : memref<?xf32>
+    linalg.yield %v : f32
+  }
+  return
+}
+
+// From the end on: a vector whose order is turned round.
+// CHECK-LABEL: func.func @backward
+// CHECK: vector.load
+// CHECK: vector.shuffle %{{.*}} [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+// CHECK-NOT: vector.gather
+func.func @backward(%x: memref<64xf32>, %y: memref<64xf32>) {
+  %c63 = arith.constant 63 : index
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} outs(%y : memref<64xf32>) {
+  ^bb0(%b: f32):
+    %i = linalg.index 0 : index
+    %p = arith.subi %c63, %i : index
+    %v = memref.load %x[%p] : memref<64xf32>
+    linalg.yield %v : f32
+  }
+  return
+}
+
+// Scalars: bits have no vectors in memory.
+// CHECK-LABEL: func.func @bits_by_number
+// CHECK-NOT: vector
+// CHECK: return
+func.func @bits_by_number(%x: memref<?xi1>, %n: memref<?xi64>, %y: memref<?xi64>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%n : memref<?xi64>) outs(%y : memref<?xi64>) {
+  ^bb0(%a: i64, %b: i64):
+    %p = arith.index_cast %a : i64 to index
+    %v = memref.load %x[%p] : memref<?xi1>
+    %e = arith.extui %v : i1 to i64
+    linalg.yield %e : i64
+  }
+  return
+}
+
+// In a sequential loop small work opens no parallel region each time; work of
+// unknown size does.
+// CHECK-LABEL: func.func @small_in_loop
+// CHECK: scf.for
+// CHECK-NOT: omp.parallel
+// CHECK: vector.store
+// CHECK: omp.parallel
+func.func @small_in_loop(%x: memref<64xf32>, %z: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 9 : index
+  scf.for %i = %c0 to %c9 step %c1 {
+    linalg.exp ins(%x : memref<64xf32>) outs(%x : memref<64xf32>)
+    linalg.exp ins(%z : memref<?xf32>) outs(%z : memref<?xf32>)
   }
   return
 }

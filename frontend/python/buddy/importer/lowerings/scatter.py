@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import arith, tensor
 
 from .. import scalars, types
-from ..builder import Builder
+from ..builder import PARALLEL, Builder
 from ..registry import lowers, node_arg, tensor_metas
 from ..shapes import reshape, squeeze
 from ..symbols import Dim, as_dim, same
@@ -124,6 +124,19 @@ def _index_add(
     return _write_slabs(b, x, dim, index, source, "index_add", combine)
 
 
+def _combined(b: Builder, old: Tensor, new: Tensor, combine: Combine) -> Tensor:
+    """Return combine(old, new) in old's memory."""
+    rank = old.rank
+    identity = ir.AffineMap.get_identity(rank)
+    (result,) = b.generic(
+        [b.operand(new, old.shape)],
+        [(b.value(old), identity)],
+        [PARALLEL] * rank,
+        lambda element, before: combine(before, element),
+    )
+    return Tensor.plain(result, old.dtype, old.shape)
+
+
 def _write_slabs(
     b: Builder,
     x: Tensor,
@@ -156,7 +169,7 @@ def _write_slabs(
         if combine is not None:
             target = Tensor.plain(carried[0], x.dtype, x.shape)
             old = b.extract_slice(target, offsets, sizes, [1] * x.rank)
-            slab = b.pointwise([old, slab], sizes, x.dtype, combine)
+            slab = _combined(b, old, slab, combine)
         return [b.insert_slice(slab.base, carried[0], offsets, sizes)]
 
     result = b.value(x)
@@ -243,7 +256,7 @@ def _index_put(
         if accumulate:
             target = Tensor.plain(carried[0], x.dtype, x.shape)
             old = b.extract_slice(target, offsets, sizes, [1] * x.rank)
-            slab = b.pointwise([squeeze(b, old, dims), slab], slab.shape, x.dtype, combine)
+            slab = _combined(b, squeeze(b, old, dims), slab, combine)
         for dim in dims:
             slab = slab.unsqueeze(dim)
         return [b.insert_slice(b.value(slab), carried[0], offsets, sizes)]

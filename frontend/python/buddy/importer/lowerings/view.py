@@ -286,12 +286,21 @@ def _product(shape: Sequence[Dim]) -> Dim:
 
 
 def _rolled(b: Builder, x: Tensor, amounts: dict[int, Any]) -> Tensor:
+    if 0 in x.shape:
+        return x
+    sizes, zero = [b.index(size) for size in x.shape], b.index_constant(0)
+    shifts = {}
+    for position, amount in amounts.items():
+        # In [0, size): one comparison an element is then enough.
+        shift, size = b.index(as_dim(amount)), arith.maxsi(sizes[position], b.index_constant(1))
+        shifts[position] = arith.subi(shift, arith.muli(arith.floordivsi(shift, size), size))
+
     def source(position: int, value: ir.Value) -> ir.Value:
-        if position not in amounts:
+        if position not in shifts:
             return value
-        size = b.index(x.shape[position])
-        shifted = arith.subi(value, b.index(as_dim(amounts[position])))
-        return arith.subi(shifted, arith.muli(arith.floordivsi(shifted, size), size))
+        shifted = arith.subi(value, shifts[position])
+        below = arith.cmpi(arith.CmpIPredicate.slt, shifted, zero)
+        return arith.select(below, arith.addi(shifted, sizes[position]), shifted)
 
     return gather_elements(b, x, x.shape, source)
 
