@@ -119,6 +119,7 @@ static void buildLLVMPhase(OpPassManager &manager) {
   };
   functions().addPass(createConvertVectorToSCFPass());
   functions().addPass(createConvertLinalgToLoopsPass());
+  functions().addPass(createExpandBools());
   manager.addPass(createEmitEntries());
   // Loops that no generator of ours made (a user's scf.parallel).
   functions().addPass(createForallToParallelLoopPass());

@@ -392,7 +392,9 @@ def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
     dimensions stay sequential. The innermost loop works on vectors if every operand is
     contiguous or constant along it and every op of the body has a vector form, and on
     scalars for the rest of its range and otherwise; a reduction keeps several
-    accumulators. A single parallel dimension is split into chunks. Copies too are
+    accumulators. What the body reads at computed places is gathered, or loaded where it is
+    adjacent. Inputs that are contiguous along another loop are read in square tiles and
+    transposed in registers. A single parallel dimension is split into chunks. Copies too are
     loops of this kind.
 
     ```mlir
@@ -527,6 +529,22 @@ def ExpandReshapes : Pass<"buddy-expand-reshapes", "::mlir::func::FuncOp"> {
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
+}
+
+def ExpandBools : Pass<"buddy-expand-bools", "::mlir::func::FuncOp"> {
+  let summary = "read and write vectors of bits as bytes";
+  let description = [{
+    In memory a bit takes a byte, that of a vector too; LLVM would pack a vector's.
+
+    ```mlir
+    %0 = vector.load %m[%i] : memref<?xi1>, vector<8xi1>
+    // becomes
+    %b = builtin.unrealized_conversion_cast %m : memref<?xi1> to memref<?xi8>
+    %1 = vector.load %b[%i] : memref<?xi8>, vector<8xi8>
+    %0 = arith.trunci %1 : vector<8xi8> to vector<8xi1>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect"];
 }
 
 def ExpandBFloat16 : Pass<"buddy-expand-bf16", "::mlir::ModuleOp"> {

@@ -21,16 +21,67 @@ Value LoopEmitter::broadcast(Value v, const Step &step) {
   return vector::BroadcastOp::create(builder, loc, step.of(v.getType()), v);
 }
 
+/// The memory of a strided memref from its first element on, in one dimension.
+static Value flatten(OpBuilder &builder, Location loc, Value memref,
+                     memref::ExtractStridedMetadataOp layout) {
+  auto type = cast<MemRefType>(memref.getType());
+  auto flat = MemRefType::get(
+      {ShapedType::kDynamic}, type.getElementType(),
+      StridedLayoutAttr::get(builder.getContext(), ShapedType::kDynamic, {1}),
+      type.getMemorySpace());
+  // Nobody asks how long it is: what is read has been found to be inside.
+  OpFoldResult one = builder.getIndexAttr(1);
+  Value size = arith::ConstantIndexOp::create(
+      builder, loc, std::numeric_limits<int32_t>::max());
+  return memref::ReinterpretCastOp::create(builder, loc, flat, memref,
+                                           layout.getConstifiedMixedOffset(),
+                                           {size}, {one});
+}
+
+std::pair<Value, SmallVector<Value>>
+LoopEmitter::adjacentPlace(OpOperand &operand) {
+  Value memref = operand.get();
+  SmallVector<Value> at = indices(op.getMatchingIndexingMap(&operand));
+  if (cast<MemRefType>(memref.getType()).isLastDimUnitStride())
+    return {memref, at};
+  // Vectors are along the last dimension only.
+  auto layout = memref::ExtractStridedMetadataOp::create(builder, loc, memref);
+  Value place = constant(0);
+  for (auto [index, stride] :
+       llvm::zip_equal(at, layout.getConstifiedMixedStrides())) {
+    Value by = getValueOrCreateConstantIndexOp(builder, loc, stride);
+    place = builder.createOrFold<arith::AddIOp>(
+        loc, place, builder.createOrFold<arith::MulIOp>(loc, index, by));
+  }
+  return {flatten(builder, loc, memref, layout), {place}};
+}
+
+Value LoopEmitter::loadVector(OpOperand &operand, const Step &step) {
+  auto [memref, at] = adjacentPlace(operand);
+  return vector::LoadOp::create(
+      builder, loc, step.of(getElementTypeOrSelf(memref.getType())), memref,
+      at);
+}
+
 Value LoopEmitter::load(OpOperand &operand, const Step &step) {
   Value memref = operand.get();
-  auto type = dyn_cast<MemRefType>(memref.getType());
-  if (!type)
+  if (!isa<MemRefType>(memref.getType()))
     return memref;
   AffineMap map = op.getMatchingIndexingMap(&operand);
-  if (step.shape && map.isFunctionOfDim(step.dim))
-    return vector::LoadOp::create(builder, loc, step.of(type.getElementType()),
-                                  memref, indices(map));
-  return memref::LoadOp::create(builder, loc, memref, indices(map));
+  if (!step.shape || !map.isFunctionOfDim(step.dim))
+    return memref::LoadOp::create(builder, loc, memref, indices(map));
+  auto tile = tiles.find(&operand);
+  return tile != tiles.end() ? tile->second[tileRow] : loadVector(operand, step);
+}
+
+void LoopEmitter::store(Value value, OpOperand &output, const Step &step) {
+  if (!step.shape) {
+    SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
+    memref::StoreOp::create(builder, loc, value, output.get(), at);
+    return;
+  }
+  auto [memref, at] = adjacentPlace(output);
+  vector::StoreOp::create(builder, loc, value, memref, at);
 }
 
 //===----------------------------------------------------------------------===//
@@ -155,23 +206,6 @@ void LoopEmitter::hoist(ArrayRef<unsigned> inside) {
 //===----------------------------------------------------------------------===//
 // Reading at computed places
 //===----------------------------------------------------------------------===//
-
-/// The memory of a strided memref from its first element on, in one dimension.
-static Value flatten(OpBuilder &builder, Location loc, Value memref,
-                     memref::ExtractStridedMetadataOp layout) {
-  auto type = cast<MemRefType>(memref.getType());
-  auto flat = MemRefType::get(
-      {ShapedType::kDynamic}, type.getElementType(),
-      StridedLayoutAttr::get(builder.getContext(), ShapedType::kDynamic, {1}),
-      type.getMemorySpace());
-  // Nobody asks how long it is: what is read has been found to be inside.
-  OpFoldResult one = builder.getIndexAttr(1);
-  Value size = arith::ConstantIndexOp::create(
-      builder, loc, std::numeric_limits<int32_t>::max());
-  return memref::ReinterpretCastOp::create(builder, loc, flat, memref,
-                                           layout.getConstifiedMixedOffset(),
-                                           {size}, {one});
-}
 
 /// True if no element is as many as 2^31 elements away from the first.
 static bool isSmall(MemRefType type) {
@@ -393,9 +427,10 @@ static bool isVectorMath(Operation *op) {
   return type.isF32() && isExpanded(op->getName().getStringRef());
 }
 
-/// Bits lie in bytes in memory, not in vectors of bits.
+/// Bits lie in a byte each; buddy-expand-bools sees to their vectors.
 static bool hasVectors(Type element) {
-  return element.isIntOrFloat() && element.getIntOrFloatBitWidth() >= 8;
+  return element.isInteger(1) ||
+         (element.isIntOrFloat() && element.getIntOrFloatBitWidth() >= 8);
 }
 
 std::string LoopEmitter::obstacle(unsigned dim) {
@@ -415,15 +450,7 @@ std::string LoopEmitter::obstacle(unsigned dim) {
     }
     if (!hasVectors(element))
       return says(element, "has no vectors in memory");
-    // Of a window, `point + element`, both are steps of one.
-    unsigned last = map.getNumResults() - 1;
-    AffineExpr rest = simplifyAffineExpr(
-        map.getResult(last) - getAffineDimExpr(dim, op.getContext()),
-        map.getNumDims(), 0);
-    bool isLast = !rest.isFunctionOfDim(dim);
-    for (unsigned i = 0; i < last; ++i)
-      isLast &= !map.getResult(i).isFunctionOfDim(dim);
-    if (!isLast || !type.isLastDimUnitStride())
+    if (!isAdjacent(operand, dim) && !isTransposed(operand))
       return says(op.isDpsInit(&operand) ? "an output" : "an input",
                   "is not contiguous along the innermost loop");
   }

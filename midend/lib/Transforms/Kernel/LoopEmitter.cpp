@@ -62,11 +62,7 @@ SmallVector<Value> LoopEmitter::point(ValueRange carried, const Step &step) {
       results.push_back(value);
       continue;
     }
-    SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
-    if (step.shape)
-      vector::StoreOp::create(builder, loc, value, output.get(), at);
-    else
-      memref::StoreOp::create(builder, loc, value, output.get(), at);
+    store(value, output, step);
   }
   return results;
 }
@@ -312,13 +308,8 @@ void LoopEmitter::emitPoint(const Step &step) {
   for (OpOperand *output : outputs)
     accumulators.push_back(load(*output, step));
   SmallVector<Value> results = emitReductions(reductions, accumulators, step);
-  for (auto [output, value] : llvm::zip(outputs, results)) {
-    SmallVector<Value> at = indices(op.getMatchingIndexingMap(output));
-    if (step.shape)
-      vector::StoreOp::create(builder, loc, value, output->get(), at);
-    else
-      memref::StoreOp::create(builder, loc, value, output->get(), at);
-  }
+  for (auto [output, value] : llvm::zip(outputs, results))
+    store(value, *output, step);
 }
 
 bool LoopEmitter::movesAll(unsigned dim) {
@@ -361,10 +352,21 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
   hoist(inside);
   if (VectorType shape = moves ? chooseVector(dim) : VectorType()) {
     Value lanes = vectorSize(shape);
-    Value count = arith::SubIOp::create(builder, loc, upper, lower);
+    Value count = builder.createOrFold<arith::SubIOp>(loc, upper, lower);
     Value rest = arith::RemUIOp::create(builder, loc, count, lanes);
     Value end = arith::SubIOp::create(builder, loc, upper, rest);
     loop(lower, end, lanes, Step{shape, dim});
+    // Of a rest that is known to be long, narrower vectors.
+    std::optional<int64_t> known = getConstantIntValue(count);
+    if (known && reductions.empty() && !shape.isScalable())
+      for (int64_t half = shape.getDimSize(0) / 2; half >= 4; half /= 2) {
+        if (!(*known & half))
+          continue;
+        Value next = arith::AddIOp::create(builder, loc, end, constant(half));
+        loop(end, next, constant(half),
+             Step{VectorType::get({half}, builder.getI8Type()), dim});
+        end = next;
+      }
     loop(end, upper, constant(1), Step());
     scalarReason.clear(); // The rest of the elements has nothing to say.
     return;
@@ -427,16 +429,25 @@ void LoopEmitter::emitLoops() {
   }
   if (parallel.empty())
     return emitPoint(Step());
-  // Part of a parallel loop's task: on the thread that runs it. In a sequential
-  // loop a region would be opened each time, for nothing where it is small.
+  // Outputs are contiguous along the last parallel dimension as a rule.
+  if (reductions.empty()) {
+    unsigned inner = chooseInnermost(parallel);
+    parallel.erase(llvm::find(parallel, inner));
+    parallel.push_back(inner);
+  }
+  // In a sequential loop a region would be opened each time, for nothing where
+  // it is small.
   std::optional<int64_t> known = getConstantIntValue(work);
-  bool isSmall = known && *known < target.parallelGrain &&
-                 op->getParentOfType<LoopLikeOpInterface>();
-  if (isSmall || op->getParentOfType<omp::ParallelOp>())
+  if (known && *known < target.parallelGrain &&
+      op->getParentOfType<LoopLikeOpInterface>())
+    return emitParallel(parallel);
+  if (emitTiles(parallel, work))
+    return;
+  // Part of a parallel loop's task: on the thread that runs it.
+  if (op->getParentOfType<omp::ParallelOp>())
     return emitParallel(parallel);
 
-  // The last parallel dimension is the contiguous one as a rule: it stays
-  // inside for vectors, unless rows are reduced inside it.
+  // It stays inside for vectors, unless rows are reduced inside it.
   ArrayRef<unsigned> dims = parallel;
   if (dims.size() == 1 &&
       (reductions.empty() || reducesColumns(dims.front()))) {

@@ -82,6 +82,14 @@ private:
   mlir::Value loadLanes(mlir::memref::LoadOp load, BodyValues &values,
                         const Step &step);
 
+  /// Where a vector of an operand's adjacent elements lies: the operand, or its
+  /// memory as one dimension, and the indices.
+  std::pair<mlir::Value, llvm::SmallVector<mlir::Value>>
+  adjacentPlace(mlir::OpOperand &operand);
+  /// Adjacent elements of an operand from the current point on.
+  mlir::Value loadVector(mlir::OpOperand &operand, const Step &step);
+  /// Writes an output at the current point.
+  void store(mlir::Value value, mlir::OpOperand &output, const Step &step);
   /// An operand at the current point; a scalar if the lanes share it.
   mlir::Value load(mlir::OpOperand &operand, const Step &step);
   /// True if the output is an accumulator: it stays at one element while the
@@ -112,6 +120,23 @@ private:
   std::optional<llvm::SmallVector<mlir::vector::CombiningKind>> combiners();
   /// These elements, in the step's shape.
   llvm::SmallVector<mlir::Value> neutralElements(const Step &step);
+
+  /// A step of one along `dim` is one to the next element in memory.
+  bool isAdjacent(mlir::OpOperand &operand, unsigned dim);
+  /// The last dimension along which all outputs are adjacent; the last of all if
+  /// there is none.
+  unsigned chooseInnermost(llvm::ArrayRef<unsigned> parallel);
+  /// The dimension along which all inputs are adjacent that are not so along
+  /// `dim`, these inputs in `transposed`; nothing if there are none, or if they
+  /// do not agree.
+  std::optional<unsigned> findTransposed(unsigned dim);
+  bool isTransposed(mlir::OpOperand &operand);
+  /// A tile whose first element is at the current point, its rows along
+  /// `across`.
+  void emitTile(unsigned across, const Step &step);
+  /// The loops in square tiles, the last parallel dimension inside, if inputs
+  /// are transposed; false if nothing was emitted.
+  bool emitTiles(llvm::ArrayRef<unsigned> parallel, mlir::Value work);
 
   void emitLoops();
   /// Leaves a remark if the loops are over floats and without vectors.
@@ -147,6 +172,11 @@ private:
   llvm::SmallVector<mlir::Value> sizes; ///< Trip count of each dimension.
   llvm::SmallVector<mlir::Value> ivs;   ///< Induction variable of each.
   llvm::SmallVector<unsigned> reductions;
+  /// Inputs that are read in tiles; the rows of the current one, and which of
+  /// them the current point is in.
+  llvm::SmallVector<mlir::OpOperand *> transposed;
+  llvm::DenseMap<mlir::OpOperand *, llvm::SmallVector<mlir::Value>> tiles;
+  int64_t tileRow = 0;
   mlir::IRMapping hoisted; ///< The body's values that are computed already.
   /// Why the innermost loop has no vectors; empty if it has, or is no loop.
   std::string scalarReason;

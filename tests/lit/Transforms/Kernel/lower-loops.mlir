@@ -67,23 +67,106 @@ func.func @row_sum(%x: memref<?x?xf32>, %y: memref<?xf32>) {
   return
 }
 
-// Scalars: a transposed operand, bits, a function without a vector form, and a
-// reduction that is none of the known ones.
+// A transposed operand: square tiles, as many vectors as each has elements read
+// along the operand's rows, transposed, and used one after the other beside the
+// other operand. Parts of tiles are scalars.
 // CHECK-LABEL: func.func @transposed
+// CHECK: omp.loop_nest (%[[I:.*]]) : index = {{.*}} step (%c16
+// CHECK: scf.for %[[J:.*]] =
+// CHECK-COUNT-16: vector.load %arg0[%{{.*}}, %[[I]]] : memref<?x?xf32>, vector<16xf32>
+// CHECK-COUNT-64: vector.shuffle
+// CHECK-COUNT-16: vector.store %{{.*}}, %arg2[%{{.*}}, %[[J]]] : memref<?x?xf32>, vector<16xf32>
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: memref.load %arg0
+// CHECK: memref.store
+// RVV-LABEL: func.func @transposed
+// RVV-NOT: vector.shuffle
+// RVV: return
+func.func @transposed(%x: memref<?x?xf32>, %z: memref<?x?xf32>, %y: memref<?x?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x, %z : memref<?x?xf32>, memref<?x?xf32>) outs(%y : memref<?x?xf32>) {
+  ^bb0(%a: f32, %c: f32, %b: f32):
+    %s = arith.addf %a, %c : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// The same, where the memory's order is another than the dimensions'; and an
+// output in another order than the loops: the loop it is contiguous along goes
+// inside, and nothing is transposed.
+// CHECK-LABEL: func.func @column_major
+// CHECK: memref.reinterpret_cast %arg0
+// CHECK: vector.load %reinterpret_cast
+// CHECK: vector.shuffle
+func.func @column_major(%x: memref<64x64xf32, strided<[1, 64]>>, %y: memref<64x64xf32>) {
+  memref.copy %x, %y : memref<64x64xf32, strided<[1, 64]>> to memref<64x64xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @both_column_major
+// CHECK: vector.load
+// CHECK-NOT: vector.shuffle
+// CHECK: vector.store
+// CHECK: return
+func.func @both_column_major(%x: memref<64x64xf32, strided<[1, 64]>>, %y: memref<64x64xf32, strided<[1, 64]>>) {
+  memref.copy %x, %y : memref<64x64xf32, strided<[1, 64]>> to memref<64x64xf32, strided<[1, 64]>>
+  return
+}
+
+// Scalars: rows too short for a tile, a diagonal, complex numbers, a function without a
+// vector form, and a reduction that is none of the known ones.
+// CHECK-LABEL: func.func @short_rows
 // CHECK-NOT: vector
 // CHECK: return
-func.func @transposed(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
+func.func @short_rows(%x: memref<3x64xf32>, %y: memref<64x3xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>],
-      iterator_types = ["parallel", "parallel"]} ins(%x : memref<?x?xf32>) outs(%y : memref<?x?xf32>) {
+      iterator_types = ["parallel", "parallel"]} ins(%x : memref<3x64xf32>) outs(%y : memref<64x3xf32>) {
   ^bb0(%a: f32, %b: f32):
     linalg.yield %a : f32
   }
   return
 }
 
-// CHECK-LABEL: func.func @bits
+// CHECK-LABEL: func.func @diagonal
 // CHECK-NOT: vector
 // CHECK: return
+func.func @diagonal(%x: memref<?x?xf32>, %y: memref<?xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i, i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : memref<?x?xf32>) outs(%y : memref<?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  }
+  return
+}
+
+// A rest of known length in narrower vectors.
+// CHECK-LABEL: func.func @known_rest
+// CHECK: vector.store {{.*}} vector<16xf32>
+// CHECK: vector.store {{.*}} vector<8xf32>
+// CHECK-NOT: vector<4xf32>
+// CHECK: memref.store
+func.func @known_rest(%x: memref<8x59xf32>, %y: memref<8x59xf32>) {
+  linalg.exp ins(%x : memref<8x59xf32>) outs(%y : memref<8x59xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @complex_numbers
+// CHECK-NOT: vector
+// CHECK: return
+func.func @complex_numbers(%x: memref<?xcomplex<f32>>, %y: memref<?xcomplex<f32>>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : memref<?xcomplex<f32>>) outs(%y : memref<?xcomplex<f32>>) {
+  ^bb0(%a: complex<f32>, %b: complex<f32>):
+    linalg.yield %a : complex<f32>
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @bits
+// CHECK: vector.load {{.*}} vector<64xi1>
+// CHECK: vector.store {{.*}} vector<64xi1>
 func.func @bits(%x: memref<?xi1>, %y: memref<?xi1>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
       iterator_types = ["parallel"]} ins(%x : memref<?xi1>) outs(%y : memref<?xi1>) {
@@ -336,18 +419,18 @@ func.func @backward(%x: memref<64xf32>, %y: memref<64xf32>) {
   return
 }
 
-// Scalars: bits have no vectors in memory.
-// CHECK-LABEL: func.func @bits_by_number
+// Scalars: complex numbers have no vectors in memory.
+// CHECK-LABEL: func.func @complex_by_number
 // CHECK-NOT: vector
 // CHECK: return
-func.func @bits_by_number(%x: memref<?xi1>, %n: memref<?xi64>, %y: memref<?xi64>) {
+func.func @complex_by_number(%x: memref<?xcomplex<f32>>, %n: memref<?xi64>, %y: memref<?xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
-      iterator_types = ["parallel"]} ins(%n : memref<?xi64>) outs(%y : memref<?xi64>) {
-  ^bb0(%a: i64, %b: i64):
+      iterator_types = ["parallel"]} ins(%n : memref<?xi64>) outs(%y : memref<?xf32>) {
+  ^bb0(%a: i64, %b: f32):
     %p = arith.index_cast %a : i64 to index
-    %v = memref.load %x[%p] : memref<?xi1>
-    %e = arith.extui %v : i1 to i64
-    linalg.yield %e : i64
+    %v = memref.load %x[%p] : memref<?xcomplex<f32>>
+    %e = complex.re %v : complex<f32>
+    linalg.yield %e : f32
   }
   return
 }

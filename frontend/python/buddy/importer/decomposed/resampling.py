@@ -45,6 +45,21 @@ def _reflect(x: torch.Tensor, twice_low: Any, twice_high: Any) -> torch.Tensor:
     return torch.where(odd, span - extra + low, extra + low)
 
 
+@decomposes(aten.grid_sampler_2d.default)
+def grid_sampler_2d(
+    input: torch.Tensor,
+    grid: torch.Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> torch.Tensor:
+    """input [N, C, H, W], grid [N, h, w, 2] with x first; returns [N, C, h, w]."""
+    if interpolation_mode not in (_BILINEAR, _NEAREST):
+        whole = torch._decomp.decomposition_table[aten.grid_sampler_2d.default]
+        return whole(input, grid, interpolation_mode, padding_mode, align_corners)
+    return _sample(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
 @decomposes(aten.grid_sampler_3d.default)
 def grid_sampler_3d(
     input: torch.Tensor,
@@ -54,12 +69,20 @@ def grid_sampler_3d(
     align_corners: bool,
 ) -> torch.Tensor:
     """input [N, C, D, H, W], grid [N, d, h, w, 3] with x first; returns [N, C, d, h, w]."""
+    return _sample(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def _sample(
+    input: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align_corners: bool
+) -> torch.Tensor:
+    """Places, and how much each of their neighbours counts, are the same for all channels."""
     batch, channels = input.shape[:2]
     sizes = input.shape[2:]
+    dims = len(sizes)
     flat = input.flatten(2)
     places = [
-        _unnormalize(grid.select(-1, 2 - i), sizes[i], padding_mode, align_corners)
-        for i in range(3)
+        _unnormalize(opmath(grid.select(-1, dims - 1 - i)), sizes[i], padding, align_corners)
+        for i in range(dims)
     ]
 
     def read(corner: Sequence[torch.Tensor], weight: Any) -> torch.Tensor:
@@ -70,20 +93,20 @@ def grid_sampler_3d(
             inside = within if inside is None else inside & within
             at = at * size + torch.where(within, place, 0).long()
         at = at.reshape(batch, 1, -1).expand(batch, channels, -1)
-        values = flat.gather(2, at).reshape(batch, channels, *grid.shape[1:4])
+        values = opmath(flat.gather(2, at)).reshape(batch, channels, *grid.shape[1:-1])
         return torch.where(inside.unsqueeze(1), values * weight, 0)
 
-    if interpolation_mode == _NEAREST:
-        return read([place.round() for place in places], 1)
+    if interpolation == _NEAREST:
+        return read([place.round() for place in places], 1).to(input.dtype)
     lows = [place.floor() for place in places]
     result: Any = 0
-    for upper in itertools.product((False, True), repeat=3):
+    for upper in itertools.product((False, True), repeat=dims):
         corner = [low + 1 if up else low for low, up in zip(lows, upper, strict=True)]
         weight: Any = 1
         for place, low, up in zip(places, lows, upper, strict=True):
             weight = weight * (place - low if up else low + 1 - place)
         result = result + read(corner, weight.unsqueeze(1))
-    return result
+    return result.to(input.dtype)
 
 
 # ---- anti-aliased resizing -------------------------------------------------------------------

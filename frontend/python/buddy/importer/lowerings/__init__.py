@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     indexing,
     linalg_parts,
     linear_algebra,
+    padding,
     random,
     recurrence,
     reduction,
