@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CollapseLoops.h"
 #include "LoopEmitter.h"
 #include "buddy/Transforms/ModuleTarget.h"
 
@@ -48,6 +49,7 @@ struct LowerLoops : buddy::impl::LowerLoopsBase<LowerLoops> {
         ops.push_back(op);
     });
     for (linalg::LinalgOp op : ops) {
+      op = buddy::collapseLoops(rewriter, op);
       rewriter.setInsertionPoint(op);
       buddy::LoopEmitter(rewriter, op, *target).emit();
       rewriter.eraseOp(op);

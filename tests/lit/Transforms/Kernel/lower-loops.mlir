@@ -8,7 +8,7 @@
 // CHECK: omp.wsloop nowait
 // CHECK: omp.loop_nest (%[[I:.*]]) : index
 // CHECK: scf.for %[[J:.*]] =
-// CHECK: vector.load %{{.*}}[%[[I]], %[[J]]] : memref<?x?xf32>, vector<16xf32>
+// CHECK: vector.load %{{.*}}[%[[I]], %[[J]]] : memref<?x?xf32, strided<[?, 1]>>, vector<16xf32>
 // CHECK: arith.mulf %{{.*}} : vector<16xf32>
 // CHECK: vector.store
 // CHECK: scf.for
@@ -17,9 +17,9 @@
 // RVV-LABEL: func.func @contiguous
 // RVV: vector.vscale
 // RVV: vector.load {{.*}} vector<[4]xf32>
-func.func @contiguous(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
+func.func @contiguous(%x: memref<?x?xf32, strided<[?, 1]>>, %y: memref<?x?xf32, strided<[?, 1]>>) {
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
-      iterator_types = ["parallel", "parallel"]} ins(%x : memref<?x?xf32>) outs(%y : memref<?x?xf32>) {
+      iterator_types = ["parallel", "parallel"]} ins(%x : memref<?x?xf32, strided<[?, 1]>>) outs(%y : memref<?x?xf32, strided<[?, 1]>>) {
   ^bb0(%a: f32, %b: f32):
     %m = arith.mulf %a, %a : f32
     linalg.yield %m : f32
@@ -449,6 +449,55 @@ func.func @small_in_loop(%x: memref<64xf32>, %z: memref<?xf32>) {
   scf.for %i = %c0 to %c9 step %c1 {
     linalg.exp ins(%x : memref<64xf32>) outs(%x : memref<64xf32>)
     linalg.exp ins(%z : memref<?xf32>) outs(%z : memref<?xf32>)
+  }
+  return
+}
+
+// Rows without a gap between them are one loop, and so are sums over both of an
+// image's dimensions.
+// CHECK-LABEL: func.func @one_loop
+// CHECK: memref.collapse_shape %arg0 {{\[\[}}0], [1, 2]]
+// CHECK: omp.loop_nest (%{{.*}}) : index
+// CHECK: vector.load {{.*}} : memref<5x21xf32>, vector<16xf32>
+// CHECK: vector.reduction
+// CHECK: memref.collapse_shape %arg2 {{\[\[}}0, 1]]
+// CHECK: omp.loop_nest (%{{.*}}) : index
+// CHECK: vector.load {{.*}} : memref<?xf32>, vector<16xf32>
+func.func @one_loop(%x: memref<5x7x3xf32>, %s: memref<5xf32>, %y: memref<?x3xf32>, %z: memref<?x3xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i)>],
+      iterator_types = ["parallel", "reduction", "reduction"]} ins(%x : memref<5x7x3xf32>) outs(%s : memref<5xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %t = arith.addf %a, %b : f32
+    linalg.yield %t : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%y : memref<?x3xf32>) outs(%z : memref<?x3xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %t = arith.mulf %a, %a : f32
+    linalg.yield %t : f32
+  }
+  return
+}
+
+// Not where rows have gaps, an operand is the same for all rows, or the body asks
+// for the row's number.
+// CHECK-LABEL: func.func @two_loops
+// CHECK-NOT: memref.collapse_shape
+// CHECK: return
+func.func @two_loops(%x: memref<5x3xf32, strided<[4, 1]>>, %s: memref<3xf32>, %y: memref<5x3xf32>) {
+  memref.copy %x, %y : memref<5x3xf32, strided<[4, 1]>> to memref<5x3xf32>
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%s : memref<3xf32>) outs(%y : memref<5x3xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} outs(%y : memref<5x3xf32>) {
+  ^bb0(%b: f32):
+    %i = linalg.index 0 : index
+    %n = arith.index_cast %i : index to i32
+    %f = arith.sitofp %n : i32 to f32
+    linalg.yield %f : f32
   }
   return
 }
