@@ -45,6 +45,7 @@ _KEPT = (
     aten.bucketize.Tensor,
     aten.unfold.default,
     aten.roll.default,
+    aten.col2im.default,
     aten.reflection_pad1d.default,
     aten.reflection_pad2d.default,
     aten.reflection_pad3d.default,

@@ -40,7 +40,10 @@ static bool isOne(linalg::LinalgOp op, OpOperand &operand, unsigned dim) {
 
 linalg::LinalgOp buddy::collapseLoops(RewriterBase &rewriter,
                                       linalg::LinalgOp op) {
-  if (!isa<linalg::GenericOp>(op))
+  // Windows are no dimensions; upstream's maps would be wrong.
+  if (!isa<linalg::GenericOp>(op) ||
+      !llvm::all_of(op.getIndexingMapsArray(),
+                    [](AffineMap map) { return map.isProjectedPermutation(); }))
     return op;
   auto iterators = op.getIteratorTypesArray();
   llvm::SmallDenseSet<unsigned> named;

@@ -479,12 +479,12 @@ func.func @one_loop(%x: memref<5x7x3xf32>, %s: memref<5xf32>, %y: memref<?x3xf32
   return
 }
 
-// Not where rows have gaps, an operand is the same for all rows, or the body asks
-// for the row's number.
+// Not where rows have gaps, an operand is the same for all rows, the body asks
+// for the row's number, or another operand is read in windows.
 // CHECK-LABEL: func.func @two_loops
 // CHECK-NOT: memref.collapse_shape
 // CHECK: return
-func.func @two_loops(%x: memref<5x3xf32, strided<[4, 1]>>, %s: memref<3xf32>, %y: memref<5x3xf32>) {
+func.func @two_loops(%x: memref<5x3xf32, strided<[4, 1]>>, %s: memref<3xf32>, %y: memref<5x3xf32>, %w: memref<5x3x7xf32>, %v: memref<5x3x5xf32>) {
   memref.copy %x, %y : memref<5x3xf32, strided<[4, 1]>> to memref<5x3xf32>
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
       iterator_types = ["parallel", "parallel"]} ins(%s : memref<3xf32>) outs(%y : memref<5x3xf32>) {
@@ -498,6 +498,13 @@ func.func @two_loops(%x: memref<5x3xf32, strided<[4, 1]>>, %s: memref<3xf32>, %y
     %n = arith.index_cast %i : index to i32
     %f = arith.sitofp %n : i32 to f32
     linalg.yield %f : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(i, j, k, l) -> (i, j, k + l)>, affine_map<(i, j, k, l) -> (l)>, affine_map<(i, j, k, l) -> (i, j, k)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%w, %s : memref<5x3x7xf32>, memref<3xf32>) outs(%v : memref<5x3x5xf32>) {
+  ^bb0(%a: f32, %c: f32, %b: f32):
+    %m = arith.mulf %a, %c : f32
+    %t = arith.addf %m, %b : f32
+    linalg.yield %t : f32
   }
   return
 }

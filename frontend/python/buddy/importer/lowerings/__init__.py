@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     data_sizes,
     elementwise,
     factorizations,
+    folding,
     fourier,
     grouped,
     indexing,

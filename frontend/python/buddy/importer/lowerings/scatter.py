@@ -124,7 +124,20 @@ def _index_add(
     return _write_slabs(b, x, dim, index, source, "index_add", combine)
 
 
-def _combined(b: Builder, old: Tensor, new: Tensor, combine: Combine) -> Tensor:
+def sum_in_opmath(dtype: torch.dtype) -> Combine:
+    """Return the sum of two elements, of narrow floats computed in float32."""
+
+    def combine(old: ir.Value, new: ir.Value) -> ir.Value:
+        compute = types.opmath(dtype)
+        total = scalars.add(
+            compute, scalars.cast(old, dtype, compute), scalars.cast(new, dtype, compute)
+        )
+        return scalars.cast(total, compute, dtype)
+
+    return combine
+
+
+def combined(b: Builder, old: Tensor, new: Tensor, combine: Combine) -> Tensor:
     """Return combine(old, new) in old's memory."""
     rank = old.rank
     identity = ir.AffineMap.get_identity(rank)
@@ -169,7 +182,7 @@ def _write_slabs(
         if combine is not None:
             target = Tensor.plain(carried[0], x.dtype, x.shape)
             old = b.extract_slice(target, offsets, sizes, [1] * x.rank)
-            slab = _combined(b, old, slab, combine)
+            slab = combined(b, old, slab, combine)
         return [b.insert_slice(slab.base, carried[0], offsets, sizes)]
 
     result = b.value(x)
@@ -232,12 +245,7 @@ def _index_put(
     ]
     dims = [dim for dim, _ in used]
 
-    def combine(old: ir.Value, new: ir.Value) -> ir.Value:
-        compute = types.opmath(x.dtype)
-        total = scalars.add(
-            compute, scalars.cast(old, x.dtype, compute), scalars.cast(new, x.dtype, compute)
-        )
-        return scalars.cast(total, compute, x.dtype)
+    combine = sum_in_opmath(x.dtype)
 
     def body(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         offsets: list[Any] = [0] * x.rank
@@ -256,7 +264,7 @@ def _index_put(
         if accumulate:
             target = Tensor.plain(carried[0], x.dtype, x.shape)
             old = b.extract_slice(target, offsets, sizes, [1] * x.rank)
-            slab = _combined(b, squeeze(b, old, dims), slab, combine)
+            slab = combined(b, squeeze(b, old, dims), slab, combine)
         for dim in dims:
             slab = slab.unsqueeze(dim)
         return [b.insert_slice(b.value(slab), carried[0], offsets, sizes)]
@@ -305,11 +313,7 @@ def _put_mask(
 
     def combine(old: ir.Value, flag: ir.Value, new: ir.Value) -> ir.Value:
         if accumulate:
-            compute = types.opmath(x.dtype)
-            total = scalars.add(
-                compute, scalars.cast(old, x.dtype, compute), scalars.cast(new, x.dtype, compute)
-            )
-            new = scalars.cast(total, compute, x.dtype)
+            new = sum_in_opmath(x.dtype)(old, new)
         return arith.select(flag, new, old)
 
     if count != 1:
