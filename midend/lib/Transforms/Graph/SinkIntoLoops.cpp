@@ -30,8 +30,7 @@ static bool takesAllOnce(tensor::ExtractSliceOp slice) {
   for (auto [i, offset, size] :
        llvm::enumerate(slice.getMixedOffsets(), slice.getMixedSizes())) {
     OpFoldResult whole;
-    if (auto empty =
-            generic.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>())
+    if (auto empty = generic.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>())
       whole = empty.getMixedSizes()[i];
     if (!whole)
       return false;
@@ -53,13 +52,13 @@ static bool isCheap(linalg::GenericOp op) {
   return op && op.getNumResults() == 1 &&
          op.getNumParallelLoops() == op.getNumLoops() &&
          op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() &&
-         llvm::all_of(op.getIndexingMapsArray(),
-                      [](AffineMap map) {
-                        return map.isProjectedPermutation(true);
-                      }) &&
+         llvm::all_of(
+             op.getIndexingMapsArray(),
+             [](AffineMap map) { return map.isProjectedPermutation(true); }) &&
          llvm::none_of(
              op.getBody()->without_terminator(), [](Operation &inner) {
-               return isa<arith::DivFOp>(inner) || isa<CallOpInterface>(inner) ||
+               return isa<arith::DivFOp>(inner) ||
+                      isa<CallOpInterface>(inner) ||
                       inner.getNumRegions() != 0 ||
                       isa_and_nonnull<math::MathDialect>(inner.getDialect());
              });

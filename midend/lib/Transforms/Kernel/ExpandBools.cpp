@@ -69,8 +69,8 @@ struct ExpandBools : buddy::impl::ExpandBoolsBase<ExpandBools> {
       } else {
         return;
       }
-      op->getResult(0).replaceAllUsesWith(arith::TruncIOp::create(
-          b, loc, op->getResult(0).getType(), bytes));
+      op->getResult(0).replaceAllUsesWith(
+          arith::TruncIOp::create(b, loc, op->getResult(0).getType(), bytes));
       done.push_back(op);
     });
     for (Operation *op : done)

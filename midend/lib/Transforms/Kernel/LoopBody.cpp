@@ -58,9 +58,9 @@ LoopEmitter::adjacentPlace(OpOperand &operand) {
 
 Value LoopEmitter::loadVector(OpOperand &operand, const Step &step) {
   auto [memref, at] = adjacentPlace(operand);
-  return vector::LoadOp::create(
-      builder, loc, step.of(getElementTypeOrSelf(memref.getType())), memref,
-      at);
+  return vector::LoadOp::create(builder, loc,
+                                step.of(getElementTypeOrSelf(memref.getType())),
+                                memref, at);
 }
 
 Value LoopEmitter::load(OpOperand &operand, const Step &step) {
@@ -71,7 +71,8 @@ Value LoopEmitter::load(OpOperand &operand, const Step &step) {
   if (!step.shape || !map.isFunctionOfDim(step.dim))
     return memref::LoadOp::create(builder, loc, memref, indices(map));
   auto tile = tiles.find(&operand);
-  return tile != tiles.end() ? tile->second[tileRow] : loadVector(operand, step);
+  return tile != tiles.end() ? tile->second[tileRow]
+                             : loadVector(operand, step);
 }
 
 void LoopEmitter::store(Value value, OpOperand &output, const Step &step) {
@@ -101,9 +102,7 @@ bool LoopEmitter::isScalar(const LaneMap &lanes, Value v) {
 LoopEmitter::Lanes LoopEmitter::counting(Operation &inner,
                                          const LaneMap &lanes) {
   // Narrower integers may wrap between two lanes.
-  auto isWide = [](Type type) {
-    return type.isIndex() || type.isInteger(64);
-  };
+  auto isWide = [](Type type) { return type.isIndex() || type.isInteger(64); };
   if (!llvm::all_of(inner.getOperandTypes(), isWide) ||
       !llvm::all_of(inner.getResultTypes(), isWide))
     return Lanes::Computed;
@@ -126,8 +125,8 @@ LoopEmitter::LaneMap LoopEmitter::classify(ArrayRef<unsigned> dims) {
   LaneMap lanes;
   auto moves = [&](OpOperand &operand) {
     AffineMap map = op.getMatchingIndexingMap(&operand);
-    return llvm::any_of(
-        dims, [&](unsigned dim) { return map.isFunctionOfDim(dim); });
+    return llvm::any_of(dims,
+                        [&](unsigned dim) { return map.isFunctionOfDim(dim); });
   };
   for (OpOperand *input : op.getDpsInputOperands())
     if (isa<MemRefType>(input->get().getType()) && moves(*input))
@@ -191,7 +190,8 @@ void LoopEmitter::hoist(ArrayRef<unsigned> inside) {
     }
     auto isThere = [&](Value v) {
       Operation *def = v.getDefiningOp();
-      return hoisted.contains(v) || v.getParentBlock() != &op->getRegion(0).front() ||
+      return hoisted.contains(v) ||
+             v.getParentBlock() != &op->getRegion(0).front() ||
              (def && def->hasTrait<OpTrait::ConstantLike>());
     };
     if (!llvm::all_of(inner.getOperands(), isThere) ||
@@ -230,9 +230,8 @@ Value LoopEmitter::loadLanes(memref::LoadOp load, BodyValues &values,
     return isScalar(values.lanes, v) ? scalarOf(v, values.scalars)
                                      : constant(0);
   }));
-  bool onlyLast = llvm::all_of(places.drop_back(), [&](Value v) {
-    return lanes(v) == Lanes::Same;
-  });
+  bool onlyLast = llvm::all_of(
+      places.drop_back(), [&](Value v) { return lanes(v) == Lanes::Same; });
   bool isUnit = type.isLastDimUnitStride();
   if (onlyLast && isUnit && lanes(places.back()) == Lanes::Counting)
     return vector::LoadOp::create(builder, loc, shape, memref, fixed);
@@ -275,9 +274,10 @@ Value LoopEmitter::loadLanes(memref::LoadOp load, BodyValues &values,
         part = arith::MulIOp::create(
             builder, loc, part,
             vector::BroadcastOp::create(builder, loc, indexShape, by));
-      distance = distance ? arith::AddIOp::create(builder, loc, distance, part)
-                                .getResult()
-                          : part;
+      distance =
+          distance
+              ? arith::AddIOp::create(builder, loc, distance, part).getResult()
+              : part;
     }
     from = {start};
   }
@@ -288,15 +288,15 @@ Value LoopEmitter::loadLanes(memref::LoadOp load, BodyValues &values,
       narrow = arith::IndexCastOp::create(
           builder, loc, step.of(builder.getI32Type()), distance);
     VectorType bits = step.of(builder.getI1Type());
-    Value all = arith::ConstantOp::create(
-        builder, loc, DenseElementsAttr::get(bits, true));
+    Value all = arith::ConstantOp::create(builder, loc,
+                                          DenseElementsAttr::get(bits, true));
     Value none = arith::ConstantOp::create(builder, loc, shape,
                                            builder.getZeroAttr(shape));
     return vector::GatherOp::create(builder, loc, shape, base, from, narrow,
                                     all, none);
   };
-  bool isComputed = llvm::none_of(
-      places, [&](Value v) { return lanes(v) == Lanes::Data; });
+  bool isComputed =
+      llvm::none_of(places, [&](Value v) { return lanes(v) == Lanes::Data; });
   if (!isComputed)
     return gather();
   // Padding and its kin: most vectors are adjacent elements after all.
@@ -307,15 +307,14 @@ Value LoopEmitter::loadLanes(memref::LoadOp load, BodyValues &values,
       vector::StepOp::create(builder, loc, indexShape));
   Value differs = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne,
                                         distance, counting);
-  Value any = vector::ReductionOp::create(
-      builder, loc, vector::CombiningKind::OR, differs);
+  Value any = vector::ReductionOp::create(builder, loc,
+                                          vector::CombiningKind::OR, differs);
   auto branch = scf::IfOp::create(builder, loc, shape, any, true);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(&branch.getThenRegion().front());
   scf::YieldOp::create(builder, loc, gather());
   builder.setInsertionPointToStart(&branch.getElseRegion().front());
-  from.back() =
-      builder.createOrFold<arith::AddIOp>(loc, from.back(), first);
+  from.back() = builder.createOrFold<arith::AddIOp>(loc, from.back(), first);
   scf::YieldOp::create(
       builder, loc,
       vector::LoadOp::create(builder, loc, shape, base, from).getResult());
@@ -332,8 +331,8 @@ Value LoopEmitter::vectorOf(Value v, BodyValues &values, const Step &step) {
   Value result = broadcast(scalarOf(v, values.scalars), step);
   Lanes kind = lanesOf(values.lanes, v);
   if (kind != Lanes::Same) {
-    Value lanes = vector::StepOp::create(builder, loc,
-                                         step.of(builder.getIndexType()));
+    Value lanes =
+        vector::StepOp::create(builder, loc, step.of(builder.getIndexType()));
     if (lanes.getType() != result.getType())
       lanes = arith::IndexCastOp::create(builder, loc, result.getType(), lanes);
     if (kind == Lanes::Counting)

@@ -123,8 +123,8 @@ private:
 
   /// A step of one along `dim` is one to the next element in memory.
   bool isAdjacent(mlir::OpOperand &operand, unsigned dim);
-  /// The last dimension along which all outputs are adjacent; the last of all if
-  /// there is none.
+  /// The last dimension along which all outputs are adjacent; the last of all
+  /// if there is none.
   unsigned chooseInnermost(llvm::ArrayRef<unsigned> parallel);
   /// The dimension along which all inputs are adjacent that are not so along
   /// `dim`, these inputs in `transposed`; nothing if there are none, or if they

@@ -27,9 +27,8 @@ bool LoopEmitter::isAdjacent(OpOperand &operand, unsigned dim) {
     if (!expr.isFunctionOfDim(dim))
       continue;
     // Of a window, `point + element`, both are steps of one.
-    AffineExpr rest =
-        simplifyAffineExpr(expr - getAffineDimExpr(dim, op.getContext()),
-                           map.getNumDims(), 0);
+    AffineExpr rest = simplifyAffineExpr(
+        expr - getAffineDimExpr(dim, op.getContext()), map.getNumDims(), 0);
     if (found || stride != 1 || rest.isFunctionOfDim(dim))
       return false;
     found = true;
@@ -125,9 +124,9 @@ bool LoopEmitter::emitTiles(ArrayRef<unsigned> parallel, Value work) {
   std::optional<unsigned> across = findTransposed(dim);
   VectorType shape = across ? chooseVector(dim) : VectorType();
   // A tile and its transpose fill the registers.
-  int64_t count = shape ? std::min<int64_t>(shape.getDimSize(0),
-                                            target.vectorRegisters / 2)
-                        : 0;
+  int64_t count =
+      shape ? std::min<int64_t>(shape.getDimSize(0), target.vectorRegisters / 2)
+            : 0;
   auto isShort = [&](unsigned d) {
     int64_t size = op.getStaticLoopRanges()[d];
     return !ShapedType::isDynamic(size) && size < count;
@@ -157,8 +156,7 @@ bool LoopEmitter::emitTiles(ArrayRef<unsigned> parallel, Value work) {
         Value first = ivs[*across];
         Value next =
             arith::AddIOp::create(builder, loc, first, constant(count));
-        Value last =
-            arith::MinSIOp::create(builder, loc, next, sizes[*across]);
+        Value last = arith::MinSIOp::create(builder, loc, next, sizes[*across]);
         Value isWhole = arith::CmpIOp::create(
             builder, loc, arith::CmpIPredicate::eq, next, last);
         // Of a part of a tile, and of what is left beside tiles, elements.

@@ -18,9 +18,7 @@ from .view import gather_elements
 aten = torch.ops.aten
 
 
-@lowers(
-    aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default
-)
+@lowers(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
 def _reflection_pad(b: Builder, x: Tensor, padding: Sequence[Any]) -> Tensor:
     def mirrored(place: ir.Value, last: ir.Value) -> ir.Value:
         zero = b.index_constant(0)
