@@ -75,9 +75,6 @@ static void buildGraphPhase(OpPassManager &manager, Activations activations) {
   functions().addPass(createFoldTransposes());
   functions().addPass(createFuseElementwise());
   cleanUp(functions());
-  // What is left of chains once they are fused.
-  functions().addPass(createSinkIntoLoops());
-  cleanUp(functions());
   // Where products stand with their final operands; rows that several products
   // share are quantised once.
   PackWeightsOptions packing;

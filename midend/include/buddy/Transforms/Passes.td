@@ -79,25 +79,6 @@ def DecomposeOps : Pass<"buddy-decompose-ops", "::mlir::func::FuncOp"> {
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }
 
-def SinkIntoLoops : Pass<"buddy-sink-into-loops", "::mlir::func::FuncOp"> {
-  let summary = "compute rows in the loop that takes them one after the other";
-  let description = [{
-    A tensor that is made by an element-wise op and taken apart by one loop, each slice
-    once, is not made as a whole: the loop computes each slice (the rows that are looked
-    up and added to others, as in a bag of embeddings). Not what calls functions or
-    divides, which is better done in parallel.
-
-    ```mlir
-    %0 = linalg.generic {… ["parallel", "parallel"]} … -> tensor<16x8xf32>
-    scf.for %i = %c0 to %c16 step %c1 … { %1 = tensor.extract_slice %0[%i, 0] [1, 8] [1, 1] … }
-    // becomes
-    scf.for %i = … { %1 = linalg.generic {…} … -> tensor<1x8xf32> … }
-    ```
-  }];
-  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect",
-                           "::mlir::affine::AffineDialect"];
-}
-
 def FoldTransposes : Pass<"buddy-fold-transposes", "::mlir::func::FuncOp"> {
   let summary = "read transposed and broadcast operands of contractions by indexing map";
   let description = [{
