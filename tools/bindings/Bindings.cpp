@@ -270,7 +270,7 @@ private:
 } // namespace
 
 PYBIND11_MODULE(_buddy, m) {
-  m.attr("math_library") = buddy::mathLibrary();
+  m.attr("math_libraries") = buddy::mathLibraries();
   m.doc() = "Buddy's compiler: passes, code generation, linking";
   m.attr("llvm_version") = LLVM_VERSION_STRING;
   py::class_<Module>(m, "Module")

@@ -23,7 +23,7 @@
 #error "BUDDY_GOMP_OBJECT is kmpc_gomp.c compiled for this machine"
 #endif
 #ifndef BUDDY_MATH_DIR
-#error "BUDDY_MATH_DIR is the directory of libbuddy_math.so"
+#error "BUDDY_MATH_DIR is the directory of libbuddy_math.so and its kin"
 #endif
 #ifndef BUDDY_RUNTIME_DIR
 #error "BUDDY_RUNTIME_DIR is the directory of kmpc_gomp.c"
@@ -106,7 +106,10 @@ Error buddy::checkReplaceable(StringRef output) {
   return Error::success();
 }
 
-std::string buddy::mathLibrary() { return BUDDY_MATH_DIR "/libbuddy_math.so"; }
+std::vector<std::string> buddy::mathLibraries() {
+  return {BUDDY_MATH_DIR "/libbuddy_math.so",
+          BUDDY_MATH_DIR "/libbuddy_linalg.so"};
+}
 
 Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
                                const TargetInfo &target,
@@ -165,8 +168,7 @@ Error buddy::linkSharedLibrary(ArrayRef<std::string> objects, StringRef output,
   }
   // Named by libraries that call it only.
   if (Triple(target.triple) == Triple(sys::getDefaultTargetTriple())) {
-    arguments.push_back("-L" BUDDY_MATH_DIR);
-    arguments.push_back("-lbuddy_math");
+    llvm::append_range(arguments, mathLibraries());
     if (options.rpaths.empty())
       arguments.push_back("-Wl,-rpath," BUDDY_MATH_DIR);
   }

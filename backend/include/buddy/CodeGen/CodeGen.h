@@ -8,6 +8,7 @@
 #include "llvm/Support/Error.h"
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace llvm {
 class LLVMContext;
@@ -62,14 +63,14 @@ struct LinkOptions {
 /// over one would replace it.
 llvm::Error checkReplaceable(llvm::StringRef output);
 
-/// The file of the run-time library that `buddy.scalar_call` needs; built for
-/// this machine only.
-std::string mathLibrary();
+/// The files of the run-time libraries that `buddy.scalar_call` and
+/// `buddy.library_call` need; built for this machine only.
+std::vector<std::string> mathLibraries();
 
 /// Links objects into a shared library that names its OpenMP runtime, the C
-/// library and, if it is called, the library of mathematical functions, and has
-/// no other undefined symbol. Writes aside and renames. Without `rpaths` the
-/// last is looked for where it was built.
+/// library and those of `mathLibraries` that it calls, and has no other
+/// undefined symbol. Writes aside and renames. Without `rpaths` the last are
+/// looked for where they were built.
 llvm::Error linkSharedLibrary(llvm::ArrayRef<std::string> objects,
                               llvm::StringRef output, const TargetInfo &target,
                               const LinkOptions &options = {});

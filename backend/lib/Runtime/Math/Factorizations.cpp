@@ -5,7 +5,8 @@
 // or complex128 elements, pivots and `info` i32: 0, or as LAPACK numbers it the
 // row where a factorization failed. Where an argument has fewer leading
 // dimensions than the result, or such of size 1, it is repeated. Pivots are
-// LAPACK's, rows from 1.
+// LAPACK's, rows from 1. The last argument of each function is `failed`
+// (Views.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,8 +57,9 @@ bool isOdd(View<int32_t> pivots) {
 /// of `a`.
 BUDDY_MATH_EXPORT void buddy_linalg_cholesky(const buddy_array *a,
                                              int64_t upper, buddy_array *l,
-                                             buddy_array *info) {
-  dispatch(l, [&](auto zero) {
+                                             buddy_array *info,
+                                             buddy_array *failed) {
+  dispatch(l, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(l, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -76,8 +78,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_cholesky(const buddy_array *a,
 BUDDY_MATH_EXPORT void buddy_linalg_cholesky_solve(const buddy_array *b,
                                                    const buddy_array *l,
                                                    int64_t upper,
-                                                   buddy_array *x) {
-  dispatch(x, [&](auto zero) {
+                                                   buddy_array *x,
+                                                   buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -96,8 +99,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_cholesky_solve(const buddy_array *b,
 BUDDY_MATH_EXPORT void buddy_linalg_cholesky_inverse(const buddy_array *l,
                                                      int64_t upper,
                                                      buddy_array *x,
-                                                     buddy_array *info) {
-  dispatch(x, [&](auto zero) {
+                                                     buddy_array *info,
+                                                     buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -116,12 +120,11 @@ BUDDY_MATH_EXPORT void buddy_linalg_cholesky_inverse(const buddy_array *l,
 }
 
 /// a, or its transpose, as packed triangles and the swaps of rows.
-BUDDY_MATH_EXPORT void buddy_linalg_lu_factor(const buddy_array *a,
-                                              int64_t transposed,
-                                              buddy_array *lu,
-                                              buddy_array *pivots,
-                                              buddy_array *info) {
-  dispatch(lu, [&](auto zero) {
+BUDDY_MATH_EXPORT void
+buddy_linalg_lu_factor(const buddy_array *a, int64_t transposed,
+                       buddy_array *lu, buddy_array *pivots, buddy_array *info,
+                       buddy_array *failed) {
+  dispatch(lu, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(lu, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -139,8 +142,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_lu_factor(const buddy_array *a,
 
 /// p l u = a, with a matrix of a permutation p and l of a unit diagonal.
 BUDDY_MATH_EXPORT void buddy_linalg_lu(const buddy_array *a, buddy_array *p,
-                                       buddy_array *l, buddy_array *u) {
-  dispatch(l, [&](auto zero) {
+                                       buddy_array *l, buddy_array *u,
+                                       buddy_array *failed) {
+  dispatch(l, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(l, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -173,13 +177,16 @@ BUDDY_MATH_EXPORT void buddy_linalg_lu(const buddy_array *a, buddy_array *p,
 BUDDY_MATH_EXPORT void buddy_linalg_lu_solve(const buddy_array *lu,
                                              const buddy_array *pivots,
                                              const buddy_array *b, int64_t left,
-                                             int64_t adjoint, buddy_array *x) {
-  dispatch(x, [&](auto zero) {
+                                             int64_t adjoint, buddy_array *x,
+                                             buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
       Matrix<T> matrix(batch.matrix<T>(lu, i));
       std::vector<int> swaps = pivotsOf(batch.vector<int32_t>(pivots, i));
+      for (int &row : swaps) // LAPACK does not look whether they are rows.
+        row = std::clamp(row, 1, matrix.leading());
       View<T> from = batch.matrix<T>(b, i), to = batch.matrix<T>(x, i);
       if (left) {
         Matrix<T> right(from);
@@ -196,8 +203,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_lu_solve(const buddy_array *lu,
 
 /// The inverse, by its LU factorization.
 BUDDY_MATH_EXPORT void buddy_linalg_inverse(const buddy_array *a,
-                                            buddy_array *x, buddy_array *info) {
-  dispatch(x, [&](auto zero) {
+                                            buddy_array *x, buddy_array *info,
+                                            buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -214,8 +222,8 @@ BUDDY_MATH_EXPORT void buddy_linalg_inverse(const buddy_array *a,
 /// The determinant, from packed triangles.
 BUDDY_MATH_EXPORT void buddy_linalg_det(const buddy_array *lu,
                                         const buddy_array *pivots,
-                                        buddy_array *det) {
-  dispatch(det, [&](auto zero) {
+                                        buddy_array *det, buddy_array *failed) {
+  dispatch(det, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(det, 0);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -233,8 +241,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_det(const buddy_array *lu,
 BUDDY_MATH_EXPORT void buddy_linalg_slogdet(const buddy_array *lu,
                                             const buddy_array *pivots,
                                             buddy_array *sign,
-                                            buddy_array *logarithm) {
-  dispatch(sign, [&](auto zero) {
+                                            buddy_array *logarithm,
+                                            buddy_array *failed) {
+  dispatch(sign, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(sign, 0);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -256,11 +265,10 @@ BUDDY_MATH_EXPORT void buddy_linalg_slogdet(const buddy_array *lu,
 /// x with op(a) x = b (x op(a) = b if not `left`) for a triangle of a, without
 /// looking at the other one; op is 0: none, 1: transpose, 2: adjoint. A
 /// `unit` diagonal is not looked at either.
-BUDDY_MATH_EXPORT void
-buddy_linalg_solve_triangular(const buddy_array *a, const buddy_array *b,
-                              int64_t upper, int64_t left, int64_t op,
-                              int64_t unit, buddy_array *x) {
-  dispatch(x, [&](auto zero) {
+BUDDY_MATH_EXPORT void buddy_linalg_solve_triangular(
+    const buddy_array *a, const buddy_array *b, int64_t upper, int64_t left,
+    int64_t op, int64_t unit, buddy_array *x, buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
     const char *transposes[] = {"N", "T", "C"};
@@ -279,12 +287,11 @@ buddy_linalg_solve_triangular(const buddy_array *a, const buddy_array *b,
 
 /// The packed factors of a symmetric (or Hermitian) matrix, from its lower
 /// triangle, with LAPACK's pivots of blocks.
-BUDDY_MATH_EXPORT void buddy_linalg_ldl_factor(const buddy_array *a,
-                                               int64_t hermitian,
-                                               buddy_array *ld,
-                                               buddy_array *pivots,
-                                               buddy_array *info) {
-  dispatch(ld, [&](auto zero) {
+BUDDY_MATH_EXPORT void
+buddy_linalg_ldl_factor(const buddy_array *a, int64_t hermitian,
+                        buddy_array *ld, buddy_array *pivots, buddy_array *info,
+                        buddy_array *failed) {
+  dispatch(ld, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(ld, 2);
     auto routine = BUDDY_LAPACK(T, sytrf);
@@ -313,9 +320,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_ldl_factor(const buddy_array *a,
 BUDDY_MATH_EXPORT void buddy_linalg_ldl_solve(const buddy_array *ld,
                                               const buddy_array *pivots,
                                               const buddy_array *b,
-                                              int64_t hermitian,
-                                              buddy_array *x) {
-  dispatch(x, [&](auto zero) {
+                                              int64_t hermitian, buddy_array *x,
+                                              buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(x, 2);
     auto routine = BUDDY_LAPACK(T, sytrs);

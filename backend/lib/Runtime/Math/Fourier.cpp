@@ -1,17 +1,22 @@
-//===- Fourier.cpp - discrete Fourier transforms of any length ------------===//
+//===- Fourier.cpp - discrete Fourier transforms by MKL -------------------===//
 //
-// X[k] = scale Σ x[j] exp(∓2πi jk / n) along some dimensions of an array. A
-// length whose prime factors are small is computed by Stockham's self-sorting
-// mixed-radix algorithm, another one as a convolution by Bluestein's. All
-// arithmetic is in f64, whatever the elements are; twiddle factors are good to
-// the last bit or two. A transform of one line does not depend on other lines.
+// X[k] = scale Σ x[j] exp(∓2πi jk / n) along some dimensions of an array, by
+// MKL's DFTI in the precision of the elements. It is called as PyTorch's CPU
+// operators call it, so that results are eager's to the last bit wherever MKL
+// itself repeats them: one descriptor for all dimensions, in the order that the
+// caller gives; the other dimensions as one, by descending strides; the result
+// row-major in that order.
 //
-// Sources: C. Van Loan, Computational Frameworks for the Fast Fourier
-// Transform, 1992, sections 1.7 (Stockham) and 4.2 (Bluestein, "chirp").
+// `dims` has a dimension plus 1 in each byte, from the lowest byte on; seven is
+// also as many as DFTI takes. `normalization` is what the sum is divided by: 0
+// for 1, 1 for the square root of the count of numbers summed, 2 for that
+// count.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Views.h"
+
+#include <mkl_dfti.h>
 
 #include <cmath>
 #include <memory>
@@ -19,304 +24,83 @@
 using namespace buddy::math;
 
 namespace {
-using Number = std::complex<double>;
+using Sizes = std::vector<int64_t>;
+static_assert(std::is_same_v<MKL_LONG, int64_t>, "how DFTI counts");
 
-/// Complex arithmetic without C's rules for infinities, which cost a call.
-inline Number multiply(Number a, Number b) {
-  return {a.real() * b.real() - a.imag() * b.imag(),
-          a.real() * b.imag() + a.imag() * b.real()};
-}
-inline Number timesI(Number a) { return {-a.imag(), a.real()}; }
+/// DFTI's word for a transform that it does not compute.
+struct Refused {};
 
-/// exp(2πi t / n) for 0 <= t < n, from an angle of at most an eighth turn.
-Number root(int64_t t, int64_t n) {
-  if (2 * t > n)
-    return std::conj(root(n - t, n));
-  double step = 6.283185307179586476925286766559 / (8.0 * n);
-  int64_t x = 8 * t;
-  bool second = x > 2 * n; // quadrant
-  if (second)
-    x -= 2 * n;
-  double a = step * (x <= n ? x : 2 * n - x);
-  double c = std::cos(a), s = std::sin(a);
-  Number result = x <= n ? Number(c, s) : Number(s, c);
-  return second ? timesI(result) : result;
+void require(MKL_LONG status) {
+  if (status == DFTI_MEMORY_ERROR)
+    throw std::bad_alloc();
+  if (status != DFTI_NO_ERROR)
+    throw Refused();
 }
 
-/// Transforms of one length in one direction.
-class Transform {
-public:
-  Transform(int64_t length, bool forward) : n(length), forward(forward) {
-    int64_t rest = n;
-    for (int64_t radix : {4, 2, 3, 5})
-      for (; rest % radix == 0; rest /= radix)
-        radices.push_back(radix);
-    for (int64_t radix = 7; rest > 1 && radix <= kLargestRadix; radix += 2)
-      for (; rest % radix == 0; rest /= radix)
-        radices.push_back(radix);
-    if (rest > 1) {
-      prepareChirp();
-      return;
-    }
-    roots.resize(n);
-    for (int64_t t = 0; t < n; ++t)
-      roots[t] = directed(root(t, n));
-    other.resize(n);
-  }
-
-  int64_t length() const { return n; }
-
-  /// Transforms `length()` numbers in place, without a factor.
-  void run(Number *x) {
-    if (inner)
-      return runChirp(x);
-    Number *from = x, *to = other.data();
-    int64_t size = n, stride = 1;
-    for (int64_t radix : radices) {
-      pass(radix, size, stride, from, to);
-      std::swap(from, to);
-      size /= radix;
-      stride *= radix;
-    }
-    if (from != x)
-      std::copy(from, from + n, x);
-  }
-
-private:
-  /// Primes up to this are computed by their definition.
-  static constexpr int64_t kLargestRadix = 31;
-
-  Number directed(Number w) const { return forward ? std::conj(w) : w; }
-
-  /// One step: sub-transforms of `radix` numbers that lie size / radix apart.
-  void pass(int64_t radix, int64_t size, int64_t stride, const Number *from,
-            Number *to) const {
-    int64_t part = size / radix, table = n / size;
-    for (int64_t p = 0; p < part; ++p) {
-      const Number *in = from + stride * p;
-      Number *out = to + stride * radix * p;
-      int64_t step = stride * part;
-      switch (radix) {
-      case 2:
-        pass2(stride, in, out, step, roots[p * table]);
-        break;
-      case 3:
-        pass3(stride, in, out, step, roots[p * table], roots[2 * p * table]);
-        break;
-      case 4:
-        pass4(stride, in, out, step, roots[p * table], roots[2 * p * table],
-              roots[3 * p * table]);
-        break;
-      default:
-        passAny(radix, stride, in, out, step, p * table);
-      }
-    }
-  }
-
-  static void pass2(int64_t stride, const Number *in, Number *out, int64_t step,
-                    Number w) {
-    for (int64_t q = 0; q < stride; ++q) {
-      Number a = in[q], b = in[q + step];
-      out[q] = a + b;
-      out[q + stride] = multiply(a - b, w);
-    }
-  }
-
-  void pass3(int64_t stride, const Number *in, Number *out, int64_t step,
-             Number w1, Number w2) const {
-    const double half = 0.86602540378443864676 * (forward ? -1 : 1);
-    for (int64_t q = 0; q < stride; ++q) {
-      Number a = in[q], b = in[q + step], c = in[q + 2 * step];
-      Number sum = b + c, middle = a - 0.5 * sum, turn = timesI(half * (b - c));
-      out[q] = a + sum;
-      out[q + stride] = multiply(middle + turn, w1);
-      out[q + 2 * stride] = multiply(middle - turn, w2);
-    }
-  }
-
-  void pass4(int64_t stride, const Number *in, Number *out, int64_t step,
-             Number w1, Number w2, Number w3) const {
-    for (int64_t q = 0; q < stride; ++q) {
-      Number a = in[q], b = in[q + step], c = in[q + 2 * step],
-             d = in[q + 3 * step];
-      Number even = a + c, odd = b + d, turn = timesI(b - d);
-      if (forward)
-        turn = -turn;
-      out[q] = even + odd;
-      out[q + stride] = multiply(a - c + turn, w1);
-      out[q + 2 * stride] = multiply(even - odd, w2);
-      out[q + 3 * stride] = multiply(a - c - turn, w3);
-    }
-  }
-
-  void passAny(int64_t radix, int64_t stride, const Number *in, Number *out,
-               int64_t step, int64_t turn) const {
-    int64_t unit = n / radix;
-    for (int64_t j = 0; j < radix; ++j)
-      for (int64_t q = 0; q < stride; ++q) {
-        Number sum = in[q];
-        for (int64_t k = 1; k < radix; ++k)
-          sum += multiply(in[q + k * step], roots[j * k % radix * unit]);
-        out[q + j * stride] = multiply(sum, roots[j * turn]);
-      }
-  }
-
-  void prepareChirp() {
-    radices.clear();
-    int64_t size = 1;
-    while (size < 2 * n - 1)
-      size *= 2;
-    inner = std::make_unique<Transform>(size, true);
-    back = std::make_unique<Transform>(size, false);
-    roots.resize(n); // exp(∓πi k² / n)
-    for (int64_t k = 0, square = 0; k < n; ++k) {
-      roots[k] = directed(root(square, 2 * n));
-      square = (square + 2 * k + 1) % (2 * n);
-    }
-    kernel.assign(size, Number());
-    for (int64_t k = 0; k < n; ++k)
-      kernel[k] = kernel[(size - k) % size] =
-          std::conj(roots[k]) / double(size);
-    inner->run(kernel.data());
-    other.resize(size);
-  }
-
-  void runChirp(Number *x) {
-    std::fill(other.begin(), other.end(), Number());
-    for (int64_t k = 0; k < n; ++k)
-      other[k] = multiply(x[k], roots[k]);
-    inner->run(other.data());
-    for (size_t k = 0; k < other.size(); ++k)
-      other[k] = multiply(other[k], kernel[k]);
-    back->run(other.data());
-    for (int64_t k = 0; k < n; ++k)
-      x[k] = multiply(other[k], roots[k]);
-  }
-
-  int64_t n;
-  bool forward;
-  std::vector<int64_t> radices;
-  std::vector<Number> roots, other, kernel;
-  std::unique_ptr<Transform> inner, back;
+/// Memory is aligned as PyTorch's is.
+struct alignas(64) Line {
+  char bytes[64];
 };
 
-/// Real numbers of one length to or from the first half of their transform; of
-/// an even length by a complex transform of half of it.
-class RealTransform {
-public:
-  RealTransform(int64_t length, bool forward)
-      : n(length), isEven(length % 2 == 0),
-        complex(isEven ? length / 2 : length, forward), buffer(length) {
-    if (!isEven)
-      return;
-    roots.resize(n / 2 + 1);
-    for (int64_t k = 0; k <= n / 2; ++k)
-      roots[k] = forward ? std::conj(root(k, n)) : root(k, n);
+Sizes rowMajor(const Sizes &sizes, const Sizes &order) {
+  Sizes strides(sizes.size());
+  int64_t count = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = count;
+    count *= sizes[order[i]];
   }
+  return strides;
+}
 
-  /// n real numbers to n / 2 + 1 complex ones.
-  void forward(const double *x, Number *out) {
-    if (!isEven) {
-      for (int64_t j = 0; j < n; ++j)
-        buffer[j] = x[j];
-      complex.run(buffer.data());
-      std::copy(buffer.begin(), buffer.begin() + n / 2 + 1, out);
-      return;
-    }
-    int64_t half = n / 2;
-    for (int64_t j = 0; j < half; ++j)
-      buffer[j] = {x[2 * j], x[2 * j + 1]};
-    complex.run(buffer.data());
-    for (int64_t k = 0; k <= half; ++k) {
-      Number z = buffer[k % half],
-             mirror = std::conj(buffer[(half - k) % half]);
-      Number even = 0.5 * (z + mirror), odd = -0.5 * timesI(z - mirror);
-      out[k] = even + multiply(odd, roots[k]);
-    }
-  }
+int64_t countOf(const Sizes &sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes)
+    count *= size;
+  return count;
+}
 
-  /// n / 2 + 1 complex numbers to n real ones; the imaginary parts of the
-  /// first, and of the last of an even length, are not looked at.
-  void backward(Number *x, double *out) {
-    x[0] = x[0].real();
-    if (!isEven) {
-      buffer[0] = x[0];
-      for (int64_t k = 1; k <= n / 2; ++k) {
-        buffer[k] = x[k];
-        buffer[n - k] = std::conj(x[k]);
-      }
-      complex.run(buffer.data());
-      for (int64_t j = 0; j < n; ++j)
-        out[j] = buffer[j].real();
-      return;
-    }
-    int64_t half = n / 2;
-    x[half] = x[half].real();
-    for (int64_t k = 0; k < half; ++k) {
-      Number mirror = std::conj(x[half - k]);
-      buffer[k] = x[k] + mirror + timesI(multiply(x[k] - mirror, roots[k]));
-    }
-    complex.run(buffer.data());
-    for (int64_t j = 0; j < half; ++j) {
-      out[2 * j] = buffer[j].real();
-      out[2 * j + 1] = buffer[j].imag();
-    }
-  }
-
-private:
-  int64_t n;
-  bool isEven;
-  Transform complex;
-  std::vector<Number> roots, buffer;
-};
-
-/// An array's elements, as in `buddy_array`.
+/// An array's elements, as in `buddy_array` or in memory of its own.
 template <class T> struct Elements {
   explicit Elements(const buddy_array *array)
       : data(static_cast<T *>(array->data)),
         sizes(array->extents, array->extents + array->rank),
         strides(array->extents + array->rank,
                 array->extents + 2 * array->rank) {}
-  /// Row-major memory of these sizes.
-  Elements(std::vector<T> &memory, const std::vector<int64_t> &sizes)
-      : sizes(sizes), strides(sizes.size()) {
-    int64_t count = 1;
-    for (int64_t dim = sizes.size() - 1; dim >= 0; --dim) {
-      strides[dim] = count;
-      count *= sizes[dim];
-    }
-    memory.resize(count);
-    data = memory.data();
+  /// New memory of these sizes, row-major with the dimensions in an order.
+  Elements(const Sizes &sizes, const Sizes &order)
+      : sizes(sizes), strides(rowMajor(sizes, order)) {
+    size_t bytes = countOf(sizes) * sizeof(T);
+    memory.reset(new Line[bytes / sizeof(Line) + 1]);
+    data = reinterpret_cast<T *>(memory.get());
   }
 
   T *data;
-  std::vector<int64_t> sizes, strides;
+  Sizes sizes, strides;
+  std::unique_ptr<Line[]> memory;
 };
 
-/// Calls `function` with the first elements of each pair of lines along a
-/// dimension of two arrays, whose other sizes are equal.
-template <class A, class B, class Function>
-void forEachLine(const Elements<A> &a, const Elements<B> &b, int64_t line,
-                 Function function) {
-  int64_t rank = a.sizes.size();
-  std::vector<int64_t> at(rank, 0);
-  A *first = a.data;
-  B *second = b.data;
-  for (int64_t size : a.sizes)
-    if (size == 0)
-      return;
+int64_t offsetOf(const Sizes &at, const Sizes &strides) {
+  int64_t offset = 0;
+  for (size_t dim = 0; dim < at.size(); ++dim)
+    offset += at[dim] * strides[dim];
+  return offset;
+}
+
+/// Calls `function` with the index of the first element of each line along a
+/// dimension.
+template <class Function>
+void forEachLine(const Sizes &sizes, int64_t line, Function function) {
+  if (countOf(sizes) == 0)
+    return;
+  Sizes at(sizes.size(), 0);
   for (;;) {
-    function(first, second);
-    int64_t dim = rank - 1;
+    function(at);
+    int64_t dim = sizes.size() - 1;
     for (; dim >= 0; --dim) {
       if (dim == line)
         continue;
-      first += a.strides[dim];
-      second += b.strides[dim];
-      if (++at[dim] < a.sizes[dim])
+      if (++at[dim] < sizes[dim])
         break;
-      first -= at[dim] * a.strides[dim];
-      second -= at[dim] * b.strides[dim];
       at[dim] = 0;
     }
     if (dim < 0)
@@ -324,117 +108,220 @@ void forEachLine(const Elements<A> &a, const Elements<B> &b, int64_t line,
   }
 }
 
+/// Copies elements between arrays of the same sizes.
 template <class T>
-void transformLines(const Elements<T> &from, const Elements<T> &to, int64_t dim,
-                    bool forward, double scale) {
-  int64_t n = from.sizes[dim];
-  if (n == 0)
-    return;
-  Transform transform(n, forward);
-  std::vector<Number> line(n);
-  forEachLine(from, to, dim, [&](const T *x, T *y) {
-    for (int64_t j = 0; j < n; ++j)
-      line[j] = Number(x[j * from.strides[dim]]);
-    transform.run(line.data());
-    for (int64_t k = 0; k < n; ++k)
-      y[k * to.strides[dim]] = T(scale * line[k]);
+void copyElements(const Elements<T> &from, const Elements<T> &to,
+                  int64_t line) {
+  forEachLine(to.sizes, line, [&](const Sizes &at) {
+    const T *x = from.data + offsetOf(at, from.strides);
+    T *y = to.data + offsetOf(at, to.strides);
+    for (int64_t i = 0; i < to.sizes[line]; ++i)
+      y[i * to.strides[line]] = x[i * from.strides[line]];
   });
 }
 
-/// Transforms along the dimensions of a set of bits, `from` into `to`; true if
-/// there is one.
-template <class T>
-bool transformAll(Elements<T> from, const Elements<T> &to, int64_t dims,
-                  bool forward, double scale) {
-  bool any = false;
-  for (size_t dim = 0; dim < to.sizes.size(); ++dim) {
-    if (!(dims >> dim & 1))
+/// Tells whether the first dimensions of an order are one dimension.
+bool areOne(const Sizes &sizes, const Sizes &strides, const Sizes &order,
+            size_t count) {
+  int64_t next = -1; // the stride that would continue the dimension
+  for (size_t i = count; i-- > 0;) {
+    int64_t size = sizes[order[i]], stride = strides[order[i]];
+    if (size == 1)
       continue;
-    transformLines(any ? to : from, to, dim, forward, any ? 1.0 : scale);
-    any = true;
+    if (next >= 0 && stride != next)
+      return false;
+    next = stride * size;
   }
-  return any;
+  return true;
+}
+
+/// The stride of dimensions that are one: that of the last one that has any.
+int64_t strideOfOne(const Sizes &sizes, const Sizes &strides,
+                    const Sizes &order, size_t count) {
+  for (size_t i = count; i-- > 0;)
+    if (sizes[order[i]] != 1)
+      return strides[order[i]];
+  return 1;
+}
+
+/// A plan of MKL.
+class Descriptor {
+public:
+  Descriptor(DFTI_CONFIG_VALUE precision, DFTI_CONFIG_VALUE domain,
+             const Sizes &lengths) {
+    MKL_LONG rank = lengths.size();
+    require(rank == 1 ? DftiCreateDescriptor(&handle, precision, domain, 1,
+                                             lengths[0])
+                      : DftiCreateDescriptor(&handle, precision, domain, rank,
+                                             lengths.data()));
+  }
+  Descriptor(const Descriptor &) = delete;
+  ~Descriptor() { DftiFreeDescriptor(&handle); }
+
+  template <class Value> void set(DFTI_CONFIG_PARAM parameter, Value value) {
+    require(DftiSetValue(handle, parameter, value));
+  }
+  void compute(bool forward, const void *from, void *to) {
+    require(DftiCommitDescriptor(handle));
+    void *x = const_cast<void *>(from);
+    require(forward ? DftiComputeForward(handle, x, to)
+                    : DftiComputeBackward(handle, x, to));
+  }
+
+private:
+  DFTI_DESCRIPTOR_HANDLE handle = nullptr;
+};
+
+/// All dimensions: the others by descending strides, then `dims`.
+Sizes orderOf(const Sizes &strides, const Sizes &dims) {
+  Sizes order;
+  for (int64_t dim = 0; dim < int64_t(strides.size()); ++dim)
+    if (std::find(dims.begin(), dims.end(), dim) == dims.end())
+      order.push_back(dim);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return strides[a] != strides[b] ? strides[a] > strides[b] : a < b;
+  });
+  order.insert(order.end(), dims.begin(), dims.end());
+  return order;
+}
+
+/// Whether strides are those of a layout, but where they do not matter.
+bool hasStrides(const Sizes &sizes, const Sizes &strides, const Sizes &wanted) {
+  for (size_t dim = 0; dim < sizes.size(); ++dim)
+    if (sizes[dim] != 1 && strides[dim] != wanted[dim])
+      return false;
+  return true;
+}
+
+/// Transforms along `dims`, a real array to or from the part of a complex one
+/// that it determines.
+template <class From, class To>
+void transformAlong(const Elements<From> &from, const Elements<To> &to,
+                    const Sizes &dims, bool forward, int64_t normalization) {
+  if (countOf(from.sizes) == 0 || countOf(to.sizes) == 0)
+    return;
+  Sizes order = orderOf(from.strides, dims);
+  size_t others = order.size() - dims.size();
+  if (!areOne(from.sizes, from.strides, order, others)) {
+    Elements<From> packed(from.sizes, order);
+    copyElements(from, packed, order.back());
+    return transformAlong(packed, to, dims, forward, normalization);
+  }
+  if (!hasStrides(to.sizes, to.strides, rowMajor(to.sizes, order))) {
+    Elements<To> packed(to.sizes, order);
+    transformAlong(from, packed, dims, forward, normalization);
+    return copyElements(packed, to, to.sizes.size() - 1);
+  }
+  Sizes lengths, fromStrides{0}, toStrides{0};
+  int64_t count = 1, batch = 1;
+  for (int64_t dim : dims) {
+    lengths.push_back((isComplex<To> ? from.sizes : to.sizes)[dim]);
+    fromStrides.push_back(from.strides[dim]);
+    toStrides.push_back(to.strides[dim]);
+    count *= lengths.back();
+  }
+  for (size_t i = 0; i < others; ++i)
+    batch *= from.sizes[order[i]];
+  constexpr bool isReal = !isComplex<From> || !isComplex<To>;
+  Descriptor plan(std::is_same_v<Real<From>, float> ? DFTI_SINGLE : DFTI_DOUBLE,
+                  isReal ? DFTI_REAL : DFTI_COMPLEX, lengths);
+  plan.set(DFTI_PLACEMENT, DFTI_NOT_INPLACE);
+  plan.set(DFTI_NUMBER_OF_TRANSFORMS, batch);
+  plan.set(DFTI_INPUT_DISTANCE,
+           strideOfOne(from.sizes, from.strides, order, others));
+  plan.set(DFTI_OUTPUT_DISTANCE,
+           strideOfOne(to.sizes, to.strides, order, others));
+  plan.set(DFTI_INPUT_STRIDES, fromStrides.data());
+  plan.set(DFTI_OUTPUT_STRIDES, toStrides.data());
+  if (isReal)
+    plan.set(DFTI_CONJUGATE_EVEN_STORAGE, DFTI_COMPLEX_COMPLEX);
+  if (normalization)
+    plan.set(
+        forward ? DFTI_FORWARD_SCALE : DFTI_BACKWARD_SCALE,
+        1.0 / (normalization == 1 ? std::sqrt(double(count)) : double(count)));
+  plan.compute(forward, from.data, to.data);
+}
+
+/// The other half of a real array's transform, along the last one of `dims`,
+/// from the first one.
+template <class T> void fillHalf(const Elements<T> &to, const Sizes &dims) {
+  int64_t line = dims.back(), n = to.sizes[line];
+  forEachLine(to.sizes, line, [&](const Sizes &at) {
+    Sizes mirror = at;
+    for (int64_t dim : dims)
+      if (dim != line)
+        mirror[dim] = (to.sizes[dim] - at[dim]) % to.sizes[dim];
+    const T *x = to.data + offsetOf(mirror, to.strides);
+    T *y = to.data + offsetOf(at, to.strides);
+    for (int64_t k = n / 2 + 1; k < n; ++k)
+      y[k * to.strides[line]] = std::conj(x[(n - k) * to.strides[line]]);
+  });
+}
+
+Sizes unpack(int64_t dims) {
+  Sizes result;
+  for (; dims; dims >>= 8)
+    result.push_back((dims & 255) - 1);
+  return result;
+}
+
+/// The half of a line of numbers that determines the other one.
+void requireHalf(int64_t half, int64_t size) {
+  if (size == 0 || half < size / 2 + 1)
+    throw Refused();
 }
 } // namespace
 
-/// Complex to complex, along the dimensions whose bits are set in `dims`.
+/// Complex to complex.
 BUDDY_MATH_EXPORT void buddy_fourier_c2c(const buddy_array *x, int64_t dims,
-                                         int64_t forward, double scale,
-                                         buddy_array *y) {
-  dispatch(y, [&](auto zero) {
+                                         int64_t normalization, int64_t forward,
+                                         buddy_array *y, buddy_array *failed) {
+  dispatch(y, failed, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (!std::is_floating_point_v<T>) {
-      Elements<T> from(x), to(y);
-      if (!transformAll(from, to, dims, forward, scale) && !to.sizes.empty())
-        forEachLine(from, to, 0, [&](const T *a, T *b) {
-          for (int64_t j = 0; j < to.sizes[0]; ++j)
-            b[j * to.strides[0]] = T(scale * Number(a[j * from.strides[0]]));
-        });
-    }
+    if constexpr (isComplex<T>)
+      transformAlong(Elements<T>(x), Elements<T>(y), unpack(dims), forward,
+                     normalization);
   });
 }
 
-/// Real to complex along `last`, forward, then along the dimensions of the bits
-/// of `dims`; `y` has all of the transform or, along `last`, half of it.
-BUDDY_MATH_EXPORT void buddy_fourier_r2c(const buddy_array *x, int64_t last,
-                                         int64_t dims, double scale,
-                                         buddy_array *y) {
-  dispatch(x, [&](auto zero) {
+/// Real to complex, forward; along the last one of `dims`, `y` has all of the
+/// transform or the first half of it.
+BUDDY_MATH_EXPORT void buddy_fourier_r2c(const buddy_array *x, int64_t dims,
+                                         int64_t normalization, buddy_array *y,
+                                         buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (!isComplex<T>) {
       Elements<T> from(x);
       Elements<std::complex<T>> to(y);
-      int64_t n = from.sizes[last], wanted = to.sizes[last];
-      if (n == 0)
-        return;
-      RealTransform transform(n, true);
-      std::vector<double> line(n);
-      std::vector<Number> half(n / 2 + 1);
-      forEachLine(from, to, last, [&](const T *a, std::complex<T> *b) {
-        for (int64_t j = 0; j < n; ++j)
-          line[j] = a[j * from.strides[last]];
-        transform.forward(line.data(), half.data());
-        for (int64_t k = 0; k < wanted; ++k) {
-          Number value = k <= n / 2 ? half[k] : std::conj(half[n - k]);
-          b[k * to.strides[last]] = std::complex<T>(scale * value);
-        }
-      });
-      transformAll(to, to, dims, true, 1.0);
+      Sizes order = unpack(dims);
+      requireHalf(to.sizes[order.back()], from.sizes[order.back()]);
+      transformAlong(from, to, order, true, normalization);
+      if (to.sizes[order.back()] == from.sizes[order.back()])
+        fillHalf(to, order);
     }
   });
 }
 
-/// Half of a complex array to a real one, backward: along the dimensions of
-/// the bits of `dims`, then along `last`, whose size is that of `y`.
-BUDDY_MATH_EXPORT void buddy_fourier_c2r(const buddy_array *x, int64_t last,
-                                         int64_t dims, double scale,
-                                         buddy_array *y) {
-  dispatch(y, [&](auto zero) {
+/// Half of a complex array to a real one, backward: along all but the last one
+/// of `dims`, then along that one, whose size is that of `y`.
+BUDDY_MATH_EXPORT void buddy_fourier_c2r(const buddy_array *x, int64_t dims,
+                                         int64_t normalization, buddy_array *y,
+                                         buddy_array *failed) {
+  dispatch(y, failed, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (!isComplex<T>) {
       Elements<std::complex<T>> from(x);
       Elements<T> to(y);
-      std::vector<std::complex<T>> memory;
-      if (dims) {
-        Elements<std::complex<T>> between(memory, from.sizes);
-        transformAll(from, between, dims, false, 1.0);
-        from = between;
-      }
-      int64_t n = to.sizes[last];
-      int64_t given = std::min(from.sizes[last], n / 2 + 1);
-      if (n == 0)
-        return;
-      RealTransform transform(n, false);
-      std::vector<Number> half(n / 2 + 1);
-      std::vector<double> line(n);
-      forEachLine(to, from, last, [&](T *b, const std::complex<T> *a) {
-        for (int64_t k = 0; k < given; ++k)
-          half[k] = Number(a[k * from.strides[last]]);
-        std::fill(half.begin() + given, half.end(), Number());
-        transform.backward(half.data(), line.data());
-        for (int64_t j = 0; j < n; ++j)
-          b[j * to.strides[last]] = T(scale * line[j]);
-      });
+      Sizes order = unpack(dims), last = {order.back()};
+      order.pop_back();
+      requireHalf(from.sizes[last[0]], to.sizes[last[0]]);
+      if (order.empty())
+        return transformAlong(from, to, last, false, normalization);
+      Elements<std::complex<T>> between(from.sizes,
+                                        orderOf(from.strides, order));
+      transformAlong(from, between, order, false, normalization);
+      transformAlong(between, to, last, false, normalization);
     }
   });
 }

@@ -1,10 +1,10 @@
 //===- Lapack.h - the LAPACK routines in use --------------------*- C++ -*-===//
 //
 // Fortran's symbols by element type: `BUDDY_LAPACK(T, potrf)` is spotrf_,
-// dpotrf_, cpotrf_ or zpotrf_, of the reference implementation that is linked
-// in. Matrices are columns; numbers are passed by address; the length of each
-// string (one character here) follows after all arguments. Matrices are void
-// pointers, so that one declaration serves all.
+// dpotrf_, cpotrf_ or zpotrf_, of MKL, which is linked in. Matrices are
+// columns; numbers are passed by address; the length of each string (one
+// character here) follows after all arguments. Matrices are void pointers, so
+// that one declaration serves all.
 //
 //===----------------------------------------------------------------------===//
 
@@ -95,10 +95,6 @@ BUDDY_COMPLEX_ROUTINE(geev, Text, Text, Int, void *, Int, void *, void *, Int,
 #undef BUDDY_REAL_ROUTINE
 #undef BUDDY_COMPLEX_ROUTINE
 #undef BUDDY_ROUTINE
-
-template <class T>
-inline constexpr bool isComplex = std::is_same_v<T, std::complex<float>> ||
-                                  std::is_same_v<T, std::complex<double>>;
 
 /// The routine for elements of type T.
 template <class T, class Real, class Complex>

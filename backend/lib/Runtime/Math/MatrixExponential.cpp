@@ -100,8 +100,9 @@ template <class T> Matrix<T> exponential(Matrix<T> a) {
 
 /// exp(a); NaN where a has a number that is not finite.
 BUDDY_MATH_EXPORT void buddy_linalg_matrix_exp(const buddy_array *a,
-                                               buddy_array *x) {
-  dispatch(x, [&](auto zero) {
+                                               buddy_array *x,
+                                               buddy_array *failed) {
+  dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     using W = Wide<T>;
     Batch batch(x, 2);

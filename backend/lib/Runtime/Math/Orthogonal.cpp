@@ -41,9 +41,9 @@ template <class T> std::vector<T> factorsOf(View<T> tau) {
 
 /// a as packed R and reflectors, and their factors.
 BUDDY_MATH_EXPORT void buddy_linalg_geqrf(const buddy_array *a,
-                                          buddy_array *packed,
-                                          buddy_array *tau) {
-  dispatch(packed, [&](auto zero) {
+                                          buddy_array *packed, buddy_array *tau,
+                                          buddy_array *failed) {
+  dispatch(packed, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(packed, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -61,8 +61,8 @@ BUDDY_MATH_EXPORT void buddy_linalg_geqrf(const buddy_array *a,
 /// q r = a; the sizes of q and r say how many columns of q, and rows of r,
 /// there are. An empty q is not computed.
 BUDDY_MATH_EXPORT void buddy_linalg_qr(const buddy_array *a, buddy_array *q,
-                                       buddy_array *r) {
-  dispatch(r, [&](auto zero) {
+                                       buddy_array *r, buddy_array *failed) {
+  dispatch(r, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(r, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -92,8 +92,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_qr(const buddy_array *a, buddy_array *q,
 /// The first columns of a product of reflectors.
 BUDDY_MATH_EXPORT void
 buddy_linalg_householder_product(const buddy_array *packed,
-                                 const buddy_array *tau, buddy_array *q) {
-  dispatch(q, [&](auto zero) {
+                                 const buddy_array *tau, buddy_array *q,
+                                 buddy_array *failed) {
+  dispatch(q, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(q, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -110,9 +111,9 @@ buddy_linalg_householder_product(const buddy_array *packed,
 BUDDY_MATH_EXPORT void buddy_linalg_ormqr(const buddy_array *packed,
                                           const buddy_array *tau,
                                           const buddy_array *c, int64_t left,
-                                          int64_t adjoint,
-                                          buddy_array *product) {
-  dispatch(product, [&](auto zero) {
+                                          int64_t adjoint, buddy_array *product,
+                                          buddy_array *failed) {
+  dispatch(product, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(product, 2);
     for (int64_t i = 0; i < batch.count; ++i) {

@@ -124,8 +124,9 @@ void storeVector(const std::vector<From> &from, View<To> to) {
 /// whether all of them are wanted; else u and v are not written.
 BUDDY_MATH_EXPORT void buddy_linalg_svd(const buddy_array *a, int64_t vectors,
                                         buddy_array *u, buddy_array *s,
-                                        buddy_array *v, buddy_array *info) {
-  dispatch(a, [&](auto zero) {
+                                        buddy_array *v, buddy_array *info,
+                                        buddy_array *failed) {
+  dispatch(a, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(a, 2);
     int64_t rows = sizeOf(a, -2), columns = sizeOf(a, -1),
@@ -162,8 +163,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_svd(const buddy_array *a, int64_t vectors,
 /// ascending; v is not written unless `vectors`.
 BUDDY_MATH_EXPORT void buddy_linalg_eigh(const buddy_array *a, int64_t upper,
                                          int64_t vectors, buddy_array *w,
-                                         buddy_array *v, buddy_array *info) {
-  dispatch(a, [&](auto zero) {
+                                         buddy_array *v, buddy_array *info,
+                                         buddy_array *failed) {
+  dispatch(a, failed, [&](auto zero) {
     using T = decltype(zero);
     Batch batch(a, 2);
     for (int64_t i = 0; i < batch.count; ++i) {
@@ -181,8 +183,9 @@ BUDDY_MATH_EXPORT void buddy_linalg_eigh(const buddy_array *a, int64_t upper,
 /// unless `vectors`.
 BUDDY_MATH_EXPORT void buddy_linalg_eig(const buddy_array *a, int64_t vectors,
                                         buddy_array *w, buddy_array *v,
-                                        buddy_array *info) {
-  dispatch(a, [&](auto zero) {
+                                        buddy_array *info,
+                                        buddy_array *failed) {
+  dispatch(a, failed, [&](auto zero) {
     using T = decltype(zero);
     using C = std::complex<Real<T>>;
     Batch batch(a, 2);

@@ -1,8 +1,8 @@
 //===- Views.h - matrices of a batch in arrays of any strides ---*- C++ -*-===//
 //
 // What the functions of arrays share: the element type of an array as a C++
-// type, the matrices of a batch, and their copies by columns as LAPACK takes
-// them.
+// type, the report of a failure, the matrices of a batch, and their copies by
+// columns as LAPACK takes them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <complex>
 #include <cstdint>
+#include <limits>
+#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -36,22 +38,32 @@ inline int64_t strideOf(const buddy_array *array, int64_t dim) {
   return array->extents[array->rank + (dim < 0 ? array->rank + dim : dim)];
 }
 
-/// Calls `function` with a value of the array's element type, one of the
-/// four with a fraction.
+template <class T>
+inline constexpr bool isComplex = std::is_same_v<T, std::complex<float>> ||
+                                  std::is_same_v<T, std::complex<double>>;
+
+/// Calls `function` with a value of the array's element type, one of the four
+/// with a fraction. `failed`, i32 of rank 0, becomes 0, or 1 after an
+/// exception: of no memory, or of sizes that the library does not take.
 template <class Function>
-void dispatch(const buddy_array *array, Function function) {
-  switch (array->element) {
-  case BUDDY_F32:
-    return function(float());
-  case BUDDY_F64:
-    return function(double());
-  case BUDDY_COMPLEX64:
-    return function(std::complex<float>());
-  case BUDDY_COMPLEX128:
-    return function(std::complex<double>());
-  default:
-    return;
+void dispatch(const buddy_array *array, const buddy_array *failed,
+              Function function) {
+  int32_t &flag = *static_cast<int32_t *>(failed->data);
+  flag = 0;
+  try {
+    switch (array->element) {
+    case BUDDY_F32:
+      return function(float());
+    case BUDDY_F64:
+      return function(double());
+    case BUDDY_COMPLEX64:
+      return function(std::complex<float>());
+    case BUDDY_COMPLEX128:
+      return function(std::complex<double>());
+    }
+  } catch (...) {
   }
+  flag = 1;
 }
 
 template <class T> T conjugate(T x) {
@@ -118,7 +130,10 @@ struct Batch {
 /// A matrix by columns that owns its elements, as LAPACK takes it.
 template <class T> struct Matrix {
   Matrix(int64_t rows, int64_t columns)
-      : rows(rows), columns(columns), elements(rows * columns) {}
+      : rows(rows), columns(columns), elements(rows * columns) {
+    if (std::max(rows, columns) > std::numeric_limits<int>::max())
+      throw std::length_error("LAPACK counts in int");
+  }
   explicit Matrix(View<T> view, bool conjugated = false)
       : Matrix(view.rows, view.columns) {
     for (int64_t j = 0; j < columns; ++j)

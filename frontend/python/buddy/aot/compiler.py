@@ -121,13 +121,19 @@ def _line(error: Exception) -> str:
 
 
 def copy_runtime(library: Path, target: Any) -> list[str]:
-    """Put the run-time libraries that `library` names beside it; return the file names."""
+    """Put the run-time libraries that `library` names beside it; return the file names.
+
+    The licence of one that has others' code in it comes along.
+    """
     content = library.read_bytes()
-    math = Path(_module().math_library)
     copied = []
-    if math.name.encode() in content:
-        shutil.copyfile(math, library.parent / math.name)
-        copied.append(math.name)
+    for math in map(Path, _module().math_libraries):
+        if math.name.encode() not in content:
+            continue
+        for file in (math, math.with_suffix(".LICENSE.txt")):
+            if file.exists():
+                shutil.copyfile(file, library.parent / file.name)
+                copied.append(file.name)
     name = _RUNTIMES[target.openmp]
     if name.encode() not in content:  # no parallel region: nothing names it
         return copied

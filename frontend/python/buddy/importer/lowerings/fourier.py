@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms by the run-time library."""
+"""Discrete Fourier transforms by MKL, in the run-time library, called as eager calls it."""
 
 from __future__ import annotations
 
@@ -9,43 +9,40 @@ import torch
 from mlir import ir
 from mlir.dialects import arith, complex
 
-from .. import scalars, types
+from .. import types
 from ..builder import Builder
 from ..errors import Unsupported
-from ..registry import lowers
-from ..symbols import Dim, product
+from ..registry import lowers, node_arg
 from ..values import Tensor
 from .common import normalize
-from .library import library_call
+from .library import library_call, like_result
 
 aten = torch.ops.aten
 
-# What the sum is multiplied by, as ATen numbers it.
-_PLAIN, _BY_ROOT, _BY_COUNT = range(3)
+# As many dimensions as MKL takes, in eager too.
+_MOST_DIMS = 7
 
 
-def _scaled(b: Builder, shape: Sequence[Dim], dims: Sequence[int], normalization: int) -> Any:
-    """Return the factor of a transform along dimensions of a shape, a float or an f64."""
-    if normalization == _PLAIN:
-        return 1.0
-    count = product(shape[dim] for dim in dims)
-    power = -0.5 if normalization == _BY_ROOT else -1.0
-    if isinstance(count, int):
-        return float(max(count, 1)) ** power
-    from mlir.dialects import math
+def _order(b: Builder, dims: Sequence[int], rank: int, *, fixed: int) -> int:
+    """Return dimensions as the library takes them, a byte each: plus 1, the first one lowest.
 
-    number = scalars.cast(b.scalar(count, torch.int64), torch.int64, torch.float64)
-    if normalization == _BY_ROOT:
-        number = math.sqrt(number)
-    return arith.divf(scalars.constant(1.0, torch.float64), number)
-
-
-def _dims(dims: Sequence[int], rank: int) -> list[int]:
-    return [normalize(dim, rank) for dim in dims]
+    They are in eager's order, from the largest stride of the node's argument to the smallest but
+    for the last `fixed` ones: sums are rounded in another order else.
+    """
+    dims = [normalize(dim, rank) for dim in dims]
+    if len(dims) > _MOST_DIMS:
+        raise Unsupported(f"a transform along more than {_MOST_DIMS} dimensions")
+    strides = [_usual(stride) for stride in node_arg(b.node, 0).meta["val"].stride()]
+    split = len(dims) - fixed
+    order = [*sorted(dims[:split], key=lambda dim: -strides[dim]), *dims[split:]]
+    return sum((dim + 1) << (8 * place) for place, dim in enumerate(order))
 
 
-def _bits(dims: Sequence[int]) -> int:
-    return sum(1 << dim for dim in set(dims))
+def _usual(stride: int | torch.SymInt) -> int:
+    """Return a stride, of the sizes that the graph was traced with; 0 if none are known."""
+    if isinstance(stride, torch.SymInt):
+        return int(stride.node.hint) if stride.node.has_hint() else 0
+    return stride
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
@@ -58,11 +55,9 @@ def _fft_c2c(
     b: Builder, x: Tensor, dim: Sequence[int], normalization: int, forward: bool
 ) -> Tensor:
     _check_dtype(x.dtype)
-    dims = _dims(dim, x.rank)
-    if not dims:
+    if not dim:
         return x
-    scale = _scaled(b, x.shape, dims, normalization)
-    arguments = [x, _bits(dims), forward, scale]
+    arguments = [x, _order(b, dim, x.rank, fixed=0), normalization, forward]
     return library_call(b, "fourier_c2c", arguments, [(x.dtype, x.shape)])[0]
 
 
@@ -71,10 +66,8 @@ def _fft_r2c(
     b: Builder, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Tensor:
     _check_dtype(x.dtype)
-    dims = _dims(dim, x.rank)
-    scale = _scaled(b, x.shape, dims, normalization)
-    arguments = [x, dims[-1], _bits(dims[:-1]), scale]
-    return library_call(b, "fourier_r2c", arguments, [(b.result_dtype(), b.result_shape())])[0]
+    arguments = [x, _order(b, dim, x.rank, fixed=1), normalization]
+    return library_call(b, "fourier_r2c", arguments, [like_result(b)])[0]
 
 
 @lowers(aten._fft_c2r.default)
@@ -82,11 +75,8 @@ def _fft_c2r(
     b: Builder, x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: Any
 ) -> Tensor:
     _check_dtype(x.dtype)
-    dims = _dims(dim, x.rank)
-    shape = b.result_shape()
-    scale = _scaled(b, shape, dims, normalization)
-    arguments = [x, dims[-1], _bits(dims[:-1]), scale]
-    return library_call(b, "fourier_c2r", arguments, [(b.result_dtype(), shape)])[0]
+    arguments = [x, _order(b, dim, x.rank, fixed=1), normalization]
+    return library_call(b, "fourier_c2r", arguments, [like_result(b)])[0]
 
 
 @lowers(aten._conj.default, aten._conj_physical.default, aten.conj_physical.default)

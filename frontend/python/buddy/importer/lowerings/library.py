@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, tensor
 
+from .. import scalars
 from ..builder import Builder
 from ..symbols import Dim
 from ..values import Tensor
@@ -19,13 +20,15 @@ def library_call(
     arguments: Sequence[Tensor | int | float | ir.Value],
     results: Sequence[tuple[torch.dtype, Sequence[Dim]]],
 ) -> list[Tensor]:
-    """Return the tensors that a function of `libbuddy_math` makes.
+    """Return the tensors that a function of the run-time library makes, and check its last result.
 
     name: what follows `buddy_`. arguments: tensors, and numbers, which are passed as i64 (also
-    booleans) or f64; a value is an `index` or an f64. results: dtype and shape of each.
+    booleans) or f64; a value is an `index` or an f64. results: dtype and shape of each, but for
+    the last one, an i32 that is not 0 if the function found no memory for its work or does not
+    take such sizes; then the call fails.
     """
     operands = [_operand(b, argument) for argument in arguments]
-    inits = [b.empty(shape, dtype) for dtype, shape in results]
+    inits = [b.empty(shape, dtype) for dtype, shape in (*results, (torch.int32, ()))]
     op = b.buddy_op(
         "library_call",
         [*operands, *inits],
@@ -35,9 +38,15 @@ def library_call(
             "destinations": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(inits)),
         },
     )
+    *values, failed = op.results
+    zero = scalars.constant(0, torch.int32)
+    b.check(
+        scalars.compare("eq", tensor.extract(failed, []), zero, torch.int32),
+        f"{name.replace('_', '.', 1)}: no memory for its work, or sizes that the library refuses",
+    )
     return [
         Tensor.plain(value, dtype, shape)
-        for value, (dtype, shape) in zip(op.results, results, strict=True)
+        for value, (dtype, shape) in zip(values, results, strict=True)
     ]
 
 
