@@ -2,15 +2,14 @@
 //
 // X[k] = scale Σ x[j] exp(∓2πi jk / n) along some dimensions of an array, by
 // MKL's DFTI in the precision of the elements. It is called as PyTorch's CPU
-// operators call it, so that results are eager's to the last bit wherever MKL
-// itself repeats them: one descriptor for all dimensions, in the order that the
-// caller gives; the other dimensions as one, by descending strides; the result
-// row-major in that order.
+// operators call it, so that results are eager's to the last bit if the caller
+// brings the same memory: one descriptor for all dimensions, the others as one.
 //
-// `dims` has a dimension plus 1 in each byte, from the lowest byte on; seven is
-// also as many as DFTI takes. `normalization` is what the sum is divided by: 0
-// for 1, 1 for the square root of the count of numbers summed, 2 for that
-// count.
+// `order` has for each dimension of the result, from the lowest four bits on,
+// the dimension of the argument that it is. The last `count` ones are
+// transformed. `normalization` is what the sum is divided by: 0 for 1, 1 for
+// the square root of the count of numbers summed, 2 for that count. The last
+// argument of each function is `failed` (Views.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +26,7 @@ namespace {
 using Sizes = std::vector<int64_t>;
 static_assert(std::is_same_v<MKL_LONG, int64_t>, "how DFTI counts");
 
-/// DFTI's word for a transform that it does not compute.
+/// A transform that is not computed.
 struct Refused {};
 
 void require(MKL_LONG status) {
@@ -42,21 +41,21 @@ struct alignas(64) Line {
   char bytes[64];
 };
 
-Sizes rowMajor(const Sizes &sizes, const Sizes &order) {
-  Sizes strides(sizes.size());
-  int64_t count = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = count;
-    count *= sizes[order[i]];
-  }
-  return strides;
-}
-
 int64_t countOf(const Sizes &sizes) {
   int64_t count = 1;
   for (int64_t size : sizes)
     count *= size;
   return count;
+}
+
+Sizes rowMajor(const Sizes &sizes) {
+  Sizes strides(sizes.size());
+  int64_t count = 1;
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    strides[dim] = count;
+    count *= sizes[dim];
+  }
+  return strides;
 }
 
 /// An array's elements, as in `buddy_array` or in memory of its own.
@@ -66,12 +65,27 @@ template <class T> struct Elements {
         sizes(array->extents, array->extents + array->rank),
         strides(array->extents + array->rank,
                 array->extents + 2 * array->rank) {}
-  /// New memory of these sizes, row-major with the dimensions in an order.
-  Elements(const Sizes &sizes, const Sizes &order)
-      : sizes(sizes), strides(rowMajor(sizes, order)) {
-    size_t bytes = countOf(sizes) * sizeof(T);
-    memory.reset(new Line[bytes / sizeof(Line) + 1]);
+  /// With the dimensions in an order.
+  Elements(const buddy_array *array, int64_t order) : Elements(array) {
+    for (int64_t i = 0; i < array->rank; ++i) {
+      int64_t dim = uint64_t(order) >> (4 * i) & 15;
+      sizes[i] = sizeOf(array, dim);
+      strides[i] = strideOf(array, dim);
+    }
+  }
+  /// New memory, row-major.
+  explicit Elements(const Sizes &sizes)
+      : sizes(sizes), strides(rowMajor(sizes)),
+        memory(new Line[countOf(sizes) * sizeof(T) / sizeof(Line) + 1]) {
     data = reinterpret_cast<T *>(memory.get());
+  }
+
+  int64_t rank() const { return sizes.size(); }
+  T *at(const Sizes &index) const {
+    T *element = data;
+    for (size_t dim = 0; dim < index.size(); ++dim)
+      element += index[dim] * strides[dim];
+    return element;
   }
 
   T *data;
@@ -79,26 +93,17 @@ template <class T> struct Elements {
   std::unique_ptr<Line[]> memory;
 };
 
-int64_t offsetOf(const Sizes &at, const Sizes &strides) {
-  int64_t offset = 0;
-  for (size_t dim = 0; dim < at.size(); ++dim)
-    offset += at[dim] * strides[dim];
-  return offset;
-}
-
-/// Calls `function` with the index of the first element of each line along a
-/// dimension.
+/// Calls `function` with the index of the first element of each line along the
+/// last dimension.
 template <class Function>
-void forEachLine(const Sizes &sizes, int64_t line, Function function) {
+void forEachLine(const Sizes &sizes, Function function) {
   if (countOf(sizes) == 0)
     return;
   Sizes at(sizes.size(), 0);
   for (;;) {
     function(at);
-    int64_t dim = sizes.size() - 1;
+    int64_t dim = int64_t(sizes.size()) - 2;
     for (; dim >= 0; --dim) {
-      if (dim == line)
-        continue;
       if (++at[dim] < sizes[dim])
         break;
       at[dim] = 0;
@@ -110,38 +115,33 @@ void forEachLine(const Sizes &sizes, int64_t line, Function function) {
 
 /// Copies elements between arrays of the same sizes.
 template <class T>
-void copyElements(const Elements<T> &from, const Elements<T> &to,
-                  int64_t line) {
-  forEachLine(to.sizes, line, [&](const Sizes &at) {
-    const T *x = from.data + offsetOf(at, from.strides);
-    T *y = to.data + offsetOf(at, to.strides);
-    for (int64_t i = 0; i < to.sizes[line]; ++i)
-      y[i * to.strides[line]] = x[i * from.strides[line]];
+void copyElements(const Elements<T> &from, const Elements<T> &to) {
+  int64_t stepFrom = from.strides.back(), stepTo = to.strides.back();
+  forEachLine(to.sizes, [&](const Sizes &index) {
+    const T *x = from.at(index);
+    T *y = to.at(index);
+    for (int64_t i = 0; i < to.sizes.back(); ++i)
+      y[i * stepTo] = x[i * stepFrom];
   });
 }
 
-/// Tells whether the first dimensions of an order are one dimension.
-bool areOne(const Sizes &sizes, const Sizes &strides, const Sizes &order,
-            size_t count) {
-  int64_t next = -1; // the stride that would continue the dimension
-  for (size_t i = count; i-- > 0;) {
-    int64_t size = sizes[order[i]], stride = strides[order[i]];
-    if (size == 1)
+/// Tells whether the first dimensions of an array are one, and its stride.
+template <class T>
+bool areOne(const Elements<T> &array, int64_t dims, int64_t &stride) {
+  stride = -1;
+  int64_t next = -1; // the stride of what would be the same dimension
+  for (int64_t dim = dims; dim-- > 0;) {
+    if (array.sizes[dim] == 1)
       continue;
-    if (next >= 0 && stride != next)
+    if (stride < 0)
+      stride = array.strides[dim];
+    else if (array.strides[dim] != next)
       return false;
-    next = stride * size;
+    next = array.strides[dim] * array.sizes[dim];
   }
+  if (stride < 0)
+    stride = 1;
   return true;
-}
-
-/// The stride of dimensions that are one: that of the last one that has any.
-int64_t strideOfOne(const Sizes &sizes, const Sizes &strides,
-                    const Sizes &order, size_t count) {
-  for (size_t i = count; i-- > 0;)
-    if (sizes[order[i]] != 1)
-      return strides[order[i]];
-  return 1;
 }
 
 /// A plan of MKL.
@@ -172,67 +172,47 @@ private:
   DFTI_DESCRIPTOR_HANDLE handle = nullptr;
 };
 
-/// All dimensions: the others by descending strides, then `dims`.
-Sizes orderOf(const Sizes &strides, const Sizes &dims) {
-  Sizes order;
-  for (int64_t dim = 0; dim < int64_t(strides.size()); ++dim)
-    if (std::find(dims.begin(), dims.end(), dim) == dims.end())
-      order.push_back(dim);
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return strides[a] != strides[b] ? strides[a] > strides[b] : a < b;
-  });
-  order.insert(order.end(), dims.begin(), dims.end());
-  return order;
-}
-
-/// Whether strides are those of a layout, but where they do not matter.
-bool hasStrides(const Sizes &sizes, const Sizes &strides, const Sizes &wanted) {
-  for (size_t dim = 0; dim < sizes.size(); ++dim)
-    if (sizes[dim] != 1 && strides[dim] != wanted[dim])
-      return false;
-  return true;
-}
-
-/// Transforms along `dims`, a real array to or from the part of a complex one
-/// that it determines.
+/// Transforms along the last dimensions, a real array to or from the part of a
+/// complex one that determines the other part.
 template <class From, class To>
-void transformAlong(const Elements<From> &from, const Elements<To> &to,
-                    const Sizes &dims, bool forward, int64_t normalization) {
+void transformLast(const Elements<From> &from, const Elements<To> &to,
+                   int64_t dims, bool forward, int64_t normalization) {
   if (countOf(from.sizes) == 0 || countOf(to.sizes) == 0)
     return;
-  Sizes order = orderOf(from.strides, dims);
-  size_t others = order.size() - dims.size();
-  if (!areOne(from.sizes, from.strides, order, others)) {
-    Elements<From> packed(from.sizes, order);
-    copyElements(from, packed, order.back());
-    return transformAlong(packed, to, dims, forward, normalization);
+  int64_t others = from.rank() - dims, step = 0, stepTo = 0;
+  if (!areOne(from, others, step)) {
+    Elements<From> packed(from.sizes);
+    copyElements(from, packed);
+    return transformLast(packed, to, dims, forward, normalization);
   }
-  if (!hasStrides(to.sizes, to.strides, rowMajor(to.sizes, order))) {
-    Elements<To> packed(to.sizes, order);
-    transformAlong(from, packed, dims, forward, normalization);
-    return copyElements(packed, to, to.sizes.size() - 1);
+  int64_t all = 0;
+  if (!areOne(to, to.rank(), all) || all != 1) {
+    Elements<To> packed(to.sizes);
+    transformLast(from, packed, dims, forward, normalization);
+    return copyElements(packed, to);
   }
-  Sizes lengths, fromStrides{0}, toStrides{0};
+  areOne(to, others, stepTo);
+  Sizes lengths, strides{0}, stridesTo{0};
   int64_t count = 1, batch = 1;
-  for (int64_t dim : dims) {
+  for (int64_t dim = 0; dim < from.rank(); ++dim) {
+    if (dim < others) {
+      batch *= from.sizes[dim];
+      continue;
+    }
     lengths.push_back((isComplex<To> ? from.sizes : to.sizes)[dim]);
-    fromStrides.push_back(from.strides[dim]);
-    toStrides.push_back(to.strides[dim]);
     count *= lengths.back();
+    strides.push_back(from.strides[dim]);
+    stridesTo.push_back(to.strides[dim]);
   }
-  for (size_t i = 0; i < others; ++i)
-    batch *= from.sizes[order[i]];
   constexpr bool isReal = !isComplex<From> || !isComplex<To>;
   Descriptor plan(std::is_same_v<Real<From>, float> ? DFTI_SINGLE : DFTI_DOUBLE,
                   isReal ? DFTI_REAL : DFTI_COMPLEX, lengths);
   plan.set(DFTI_PLACEMENT, DFTI_NOT_INPLACE);
   plan.set(DFTI_NUMBER_OF_TRANSFORMS, batch);
-  plan.set(DFTI_INPUT_DISTANCE,
-           strideOfOne(from.sizes, from.strides, order, others));
-  plan.set(DFTI_OUTPUT_DISTANCE,
-           strideOfOne(to.sizes, to.strides, order, others));
-  plan.set(DFTI_INPUT_STRIDES, fromStrides.data());
-  plan.set(DFTI_OUTPUT_STRIDES, toStrides.data());
+  plan.set(DFTI_INPUT_DISTANCE, step);
+  plan.set(DFTI_OUTPUT_DISTANCE, stepTo);
+  plan.set(DFTI_INPUT_STRIDES, strides.data());
+  plan.set(DFTI_OUTPUT_STRIDES, stridesTo.data());
   if (isReal)
     plan.set(DFTI_CONJUGATE_EVEN_STORAGE, DFTI_COMPLEX_COMPLEX);
   if (normalization)
@@ -242,30 +222,23 @@ void transformAlong(const Elements<From> &from, const Elements<To> &to,
   plan.compute(forward, from.data, to.data);
 }
 
-/// The other half of a real array's transform, along the last one of `dims`,
-/// from the first one.
-template <class T> void fillHalf(const Elements<T> &to, const Sizes &dims) {
-  int64_t line = dims.back(), n = to.sizes[line];
-  forEachLine(to.sizes, line, [&](const Sizes &at) {
-    Sizes mirror = at;
-    for (int64_t dim : dims)
-      if (dim != line)
-        mirror[dim] = (to.sizes[dim] - at[dim]) % to.sizes[dim];
-    const T *x = to.data + offsetOf(mirror, to.strides);
-    T *y = to.data + offsetOf(at, to.strides);
+/// The second half of a real array's transform along the last dimension, from
+/// the first half; `dims` are transformed.
+template <class T> void fillHalf(const Elements<T> &to, int64_t dims) {
+  int64_t n = to.sizes.back(), step = to.strides.back();
+  forEachLine(to.sizes, [&](const Sizes &index) {
+    Sizes mirror = index;
+    for (int64_t dim = to.rank() - dims; dim < to.rank(); ++dim)
+      mirror[dim] = (to.sizes[dim] - index[dim]) % to.sizes[dim];
+    const T *x = to.at(mirror);
+    T *y = to.at(index);
     for (int64_t k = n / 2 + 1; k < n; ++k)
-      y[k * to.strides[line]] = std::conj(x[(n - k) * to.strides[line]]);
+      y[k * step] = std::conj(x[(n - k) * step]);
   });
 }
 
-Sizes unpack(int64_t dims) {
-  Sizes result;
-  for (; dims; dims >>= 8)
-    result.push_back((dims & 255) - 1);
-  return result;
-}
-
-/// The half of a line of numbers that determines the other one.
+/// Refuses what cannot be the part of a line of complex numbers that
+/// determines all of it.
 void requireHalf(int64_t half, int64_t size) {
   if (size == 0 || half < size / 2 + 1)
     throw Refused();
@@ -273,55 +246,47 @@ void requireHalf(int64_t half, int64_t size) {
 } // namespace
 
 /// Complex to complex.
-BUDDY_MATH_EXPORT void buddy_fourier_c2c(const buddy_array *x, int64_t dims,
-                                         int64_t normalization, int64_t forward,
-                                         buddy_array *y, buddy_array *failed) {
+BUDDY_MATH_EXPORT void buddy_fourier_c2c(const buddy_array *x, int64_t order,
+                                         int64_t count, int64_t normalization,
+                                         int64_t forward, buddy_array *y,
+                                         buddy_array *failed) {
   dispatch(y, failed, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (isComplex<T>)
-      transformAlong(Elements<T>(x), Elements<T>(y), unpack(dims), forward,
-                     normalization);
+      transformLast(Elements<T>(x, order), Elements<T>(y), count, forward,
+                    normalization);
   });
 }
 
-/// Real to complex, forward; along the last one of `dims`, `y` has all of the
-/// transform or the first half of it.
-BUDDY_MATH_EXPORT void buddy_fourier_r2c(const buddy_array *x, int64_t dims,
-                                         int64_t normalization, buddy_array *y,
-                                         buddy_array *failed) {
+/// Real to complex, forward; `y` has all of the transform or, along the last
+/// dimension, the first half of it.
+BUDDY_MATH_EXPORT void buddy_fourier_r2c(const buddy_array *x, int64_t order,
+                                         int64_t count, int64_t normalization,
+                                         buddy_array *y, buddy_array *failed) {
   dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!isComplex<T>) {
-      Elements<T> from(x);
+      Elements<T> from(x, order);
       Elements<std::complex<T>> to(y);
-      Sizes order = unpack(dims);
-      requireHalf(to.sizes[order.back()], from.sizes[order.back()]);
-      transformAlong(from, to, order, true, normalization);
-      if (to.sizes[order.back()] == from.sizes[order.back()])
-        fillHalf(to, order);
+      requireHalf(to.sizes.back(), from.sizes.back());
+      transformLast(from, to, count, true, normalization);
+      if (to.sizes.back() == from.sizes.back())
+        fillHalf(to, count);
     }
   });
 }
 
-/// Half of a complex array to a real one, backward: along all but the last one
-/// of `dims`, then along that one, whose size is that of `y`.
-BUDDY_MATH_EXPORT void buddy_fourier_c2r(const buddy_array *x, int64_t dims,
+/// Half of a complex array to a real one, backward, along one dimension.
+BUDDY_MATH_EXPORT void buddy_fourier_c2r(const buddy_array *x, int64_t order,
                                          int64_t normalization, buddy_array *y,
                                          buddy_array *failed) {
   dispatch(y, failed, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!isComplex<T>) {
-      Elements<std::complex<T>> from(x);
+      Elements<std::complex<T>> from(x, order);
       Elements<T> to(y);
-      Sizes order = unpack(dims), last = {order.back()};
-      order.pop_back();
-      requireHalf(from.sizes[last[0]], to.sizes[last[0]]);
-      if (order.empty())
-        return transformAlong(from, to, last, false, normalization);
-      Elements<std::complex<T>> between(from.sizes,
-                                        orderOf(from.strides, order));
-      transformAlong(from, between, order, false, normalization);
-      transformAlong(between, to, last, false, normalization);
+      requireHalf(from.sizes.back(), to.sizes.back());
+      transformLast(from, to, 1, false, normalization);
     }
   });
 }

@@ -13,36 +13,68 @@ from .. import types
 from ..builder import Builder
 from ..errors import Unsupported
 from ..registry import lowers, node_arg
+from ..symbols import Dim
 from ..values import Tensor
 from .common import normalize
-from .library import library_call, like_result
+from .library import library_call
 
 aten = torch.ops.aten
 
-# As many dimensions as MKL takes, in eager too.
-_MOST_DIMS = 7
+# What fits into the number that tells the library an order of dimensions, and what MKL takes.
+_MOST_DIMS, _MOST_TRANSFORMED = 16, 7
 
 
-def _order(b: Builder, dims: Sequence[int], rank: int, *, fixed: int) -> int:
-    """Return dimensions as the library takes them, a byte each: plus 1, the first one lowest.
-
-    They are in eager's order, from the largest stride of the node's argument to the smallest but
-    for the last `fixed` ones: sums are rounded in another order else.
-    """
-    dims = [normalize(dim, rank) for dim in dims]
-    if len(dims) > _MOST_DIMS:
-        raise Unsupported(f"a transform along more than {_MOST_DIMS} dimensions")
+def _layout(b: Builder) -> list[int]:
+    """Return the dimensions of the node's argument in eager's memory, the largest stride first."""
     strides = [_usual(stride) for stride in node_arg(b.node, 0).meta["val"].stride()]
-    split = len(dims) - fixed
-    order = [*sorted(dims[:split], key=lambda dim: -strides[dim]), *dims[split:]]
-    return sum((dim + 1) << (8 * place) for place, dim in enumerate(order))
+    return sorted(range(len(strides)), key=lambda dim: -strides[dim])
 
 
 def _usual(stride: int | torch.SymInt) -> int:
-    """Return a stride, of the sizes that the graph was traced with; 0 if none are known."""
+    """Return a stride, of the sizes that the graph was traced with; 0 if they are not known."""
     if isinstance(stride, torch.SymInt):
         return int(stride.node.hint) if stride.node.has_hint() else 0
     return stride
+
+
+def _transform(
+    b: Builder,
+    name: str,
+    x: Tensor,
+    layout: Sequence[int],
+    dims: Sequence[int],
+    numbers: Sequence[int],
+    dtype: torch.dtype,
+    last: Dim | None = None,
+) -> tuple[Tensor, list[int]]:
+    """Return a transform and its dimensions in eager's memory.
+
+    The library is called with the memory that eager calls it with, whose order decides in which
+    order sums are rounded: `layout` is that of `x`, and in the result, those dimensions come
+    first that are not transformed. numbers: further arguments of the function. last: the size
+    along the last one of `dims`, which is not one of the sorted ones; None: as `x`.
+    """
+    if x.rank > _MOST_DIMS or len(dims) > _MOST_TRANSFORMED or len(set(dims)) < len(dims):
+        raise Unsupported(f"a transform along {len(dims)} dimensions {dims} of {x.rank}")
+    place = {dim: i for i, dim in enumerate(layout)}
+    split = len(dims) - (last is not None)
+    order = [
+        *(dim for dim in layout if dim not in dims),
+        *sorted(dims[:split], key=place.__getitem__),
+        *dims[split:],
+    ]
+    shape = [x.shape[dim] for dim in order]
+    if last is not None:
+        shape[-1] = last
+    if node_arg(b.node, 0).op == "placeholder" and x.is_plain:
+        places = order  # It lies there already.
+    else:
+        x = b.plain(x.permute(layout))
+        places = [place[dim] for dim in order]
+    code = sum(dim << (4 * i) for i, dim in enumerate(places))
+    code -= (code >> 63) << 64  # as an i64
+    (result,) = library_call(b, f"fourier_{name}", [x, code, *numbers], [(dtype, shape)])
+    return result.permute([order.index(dim) for dim in range(len(order))]), order
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
@@ -57,8 +89,9 @@ def _fft_c2c(
     _check_dtype(x.dtype)
     if not dim:
         return x
-    arguments = [x, _order(b, dim, x.rank, fixed=0), normalization, forward]
-    return library_call(b, "fourier_c2c", arguments, [(x.dtype, x.shape)])[0]
+    dims = [normalize(d, x.rank) for d in dim]
+    numbers = [len(dims), normalization, forward]
+    return _transform(b, "c2c", x, _layout(b), dims, numbers, x.dtype)[0]
 
 
 @lowers(aten._fft_r2c.default)
@@ -66,8 +99,10 @@ def _fft_r2c(
     b: Builder, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Tensor:
     _check_dtype(x.dtype)
-    arguments = [x, _order(b, dim, x.rank, fixed=1), normalization]
-    return library_call(b, "fourier_r2c", arguments, [like_result(b)])[0]
+    dims = [normalize(d, x.rank) for d in dim]
+    numbers = [len(dims), normalization]
+    last = b.result_shape()[dims[-1]]
+    return _transform(b, "r2c", x, _layout(b), dims, numbers, b.result_dtype(), last)[0]
 
 
 @lowers(aten._fft_c2r.default)
@@ -75,8 +110,13 @@ def _fft_c2r(
     b: Builder, x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: Any
 ) -> Tensor:
     _check_dtype(x.dtype)
-    arguments = [x, _order(b, dim, x.rank, fixed=1), normalization]
-    return library_call(b, "fourier_c2r", arguments, [like_result(b)])[0]
+    *dims, last_dim = [normalize(d, x.rank) for d in dim]
+    layout = _layout(b)
+    if dims:  # as eager does; MKL's own would mean another thing for half a line that is none
+        numbers = [len(dims), normalization, False]
+        x, layout = _transform(b, "c2c", x, layout, dims, numbers, x.dtype)
+    last, dtype = b.result_shape()[last_dim], b.result_dtype()
+    return _transform(b, "c2r", x, layout, [last_dim], [normalization], dtype, last)[0]
 
 
 @lowers(aten._conj.default, aten._conj_physical.default, aten.conj_physical.default)
