@@ -159,13 +159,16 @@ def test_a_cplusplus_program_calls_it_by_its_header(bundle: Path, net: Any) -> N
     assert calls == 8
 
 
-def test_what_calls_the_library_of_mathematics_carries_it(folder: Path) -> None:
+def test_what_calls_the_library_of_linear_algebra_carries_it(folder: Path) -> None:
     done = buddy("build", "user_net:solver", "-o", "solver", cwd=folder)
     assert done.returncode == 0, done.stderr
     bundle = folder / "solver"
+    # With its licence, and without the library that it does not call.
+    assert "Intel" in (bundle / "libbuddy_linalg.LICENSE.txt").read_text()
+    assert not (bundle / "libbuddy_math.so").exists()
     # No other library than Buddy's own and the C library's.
     needed = subprocess.run(
-        ["readelf", "-d", bundle / "libbuddy_math.so"], capture_output=True, text=True, check=True
+        ["readelf", "-d", bundle / "libbuddy_linalg.so"], capture_output=True, text=True, check=True
     ).stdout
     names = {line.split("[")[1].rstrip("]") for line in needed.splitlines() if "(NEEDED)" in line}
     assert names <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
@@ -195,7 +198,7 @@ def test_recurrent_layers_take_every_length(folder: Path, net: Any) -> None:
 def test_the_library_of_mathematics_is_for_this_machine_only(folder: Path) -> None:
     done = buddy("build", "user_net:solver", "-o", "other", "--target", "rv64gcv", cwd=folder)
     assert done.returncode == 1
-    assert "libbuddy_math, which is built for x86_64 and not for riscv64" in done.stderr
+    assert "the run-time library, which is built for x86_64 and not for riscv64" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -1,13 +1,14 @@
 /*===- Array.h - arrays as generated code hands them to a library -*- C -*-===//
 //
 // The form of the arguments of `buddy.library_call`, which `buddy-lower-calls`
-// builds on the caller's stack and functions of `libbuddy_math` read. Plain C,
+// builds on the caller's stack and functions of `libbuddy_linalg` read. Plain C,
 // for 64-bit machines: all fields are eight bytes.
 //
 // A function gets a pointer to a `buddy_array` for each array, and numbers by
 // value (int64_t, double), those that it reads before those that it writes. It
-// returns nothing, raises nothing and keeps no state; it may allocate, and ends
-// the process if there is no memory.
+// returns nothing, raises nothing and keeps no state that shows; it may
+// allocate. The last array is an i32 of rank 0, which becomes 0, or 1 if there
+// was no memory or the sizes are not taken; then the others have any contents.
 //
 //===----------------------------------------------------------------------===*/
 

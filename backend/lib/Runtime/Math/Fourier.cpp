@@ -144,6 +144,14 @@ bool areOne(const Elements<T> &array, int64_t dims, int64_t &stride) {
   return true;
 }
 
+/// Tells whether elements are repeated along a dimension, which DFTI refuses.
+template <class T> bool isExpanded(const Elements<T> &array) {
+  for (int64_t dim = 0; dim < array.rank(); ++dim)
+    if (array.sizes[dim] != 1 && array.strides[dim] == 0)
+      return true;
+  return false;
+}
+
 /// A plan of MKL.
 class Descriptor {
 public:
@@ -180,7 +188,7 @@ void transformLast(const Elements<From> &from, const Elements<To> &to,
   if (countOf(from.sizes) == 0 || countOf(to.sizes) == 0)
     return;
   int64_t others = from.rank() - dims, step = 0, stepTo = 0;
-  if (!areOne(from, others, step)) {
+  if (isExpanded(from) || !areOne(from, others, step)) {
     Elements<From> packed(from.sizes);
     copyElements(from, packed);
     return transformLast(packed, to, dims, forward, normalization);

@@ -354,17 +354,20 @@ def Buddy_ScalarCallOp : Buddy_Op<"scalar_call", [Pure]> {
 def Buddy_LibraryCallOp : Buddy_DestinationOp<"library_call"> {
   let summary = "a function of arrays from the run-time library";
   let description = [{
-    Calls a C function of `libbuddy_math` that reads arrays and numbers, writes all of its
+    Calls a C function of `libbuddy_linalg` that reads arrays and numbers, writes all of its
     last `destinations` operands, arrays which it does not read, and does nothing else that
     is seen; for factorizations and transforms that a library does better. An array is
     passed as a pointer to a `buddy_array` (buddy/Runtime/Array.h), of any strides; a number,
     i64 or f64, by value. A destination overlaps no other array. Runs on the thread that
-    meets it. A library with such a call names `libbuddy_math.so`.
+    meets it. A library with such a call names `libbuddy_linalg.so`. The last destination of
+    each function there is an i32 that is not 0 after a failure, such as no memory; whoever
+    makes the call checks it.
 
     ```mlir
-    %l, %info = buddy.library_call "buddy_linalg_cholesky"(%a, %upper, %0, %1)
+    %q, %failed = buddy.library_call "buddy_linalg_householder_product"(%a, %tau, %0, %1)
         {destinations = 2 : i64}
-        : (tensor<3x3xf64>, i64, tensor<3x3xf64>, tensor<i32>) -> (tensor<3x3xf64>, tensor<i32>)
+        : (tensor<3x3xf64>, tensor<3xf64>, tensor<3x3xf64>, tensor<i32>)
+        -> (tensor<3x3xf64>, tensor<i32>)
     ```
   }];
   let arguments = (ins StrAttr:$callee,

@@ -152,8 +152,7 @@ static LogicalResult checkTarget(ModuleOp module, Operation *call,
     return success();
   return call->emitError("'")
          << callee
-         << "' is a function of libbuddy_math, which is "
-            "built for "
+         << "' is a function of the run-time library, which is built for "
          << host.getArchName() << " and not for " << triple.getArchName();
 }
 

@@ -59,7 +59,7 @@ func.func @arrays(%x: memref<?x4xcomplex<f32>, strided<[?, 1], offset: ?>>, %s: 
 // The library is one for the compiler's machine.
 module attributes {buddy.target = #buddy.target<name = "rv64gcv", triple = "riscv64-unknown-linux-gnu", cpu = "", features = "", abi = "">} {
   func.func @elsewhere(%x: memref<4xf32>, %y: memref<4xf32>) {
-    // expected-error@+1 {{'f' is a function of libbuddy_math, which is built for x86_64 and not for riscv64}}
+    // expected-error@+1 {{'f' is a function of the run-time library, which is built for x86_64 and not for riscv64}}
     buddy.library_call "f"(%x, %y) {destinations = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
     return
   }

@@ -1,6 +1,6 @@
-"""QR, singular values and eigenvalues by LAPACK, in the run-time library.
+"""QR, singular values and eigenvalues by MKL's LAPACK, in the run-time library.
 
-Vectors are unique up to signs or phases only, and are LAPACK's.
+Vectors are unique up to signs or phases only, and are LAPACK's: eager's, which is the same one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Factorizations and solving by LAPACK, in the run-time library.
+"""Factorizations and solving by MKL's LAPACK, in the run-time library.
 
-Signs and pivots are LAPACK's, as in eager; where an operator says that a result is unique up to
-signs or phases only, another LAPACK than eager's may choose others.
+Signs and pivots are LAPACK's, eager's, which is the same one.
 """
 
 from __future__ import annotations
