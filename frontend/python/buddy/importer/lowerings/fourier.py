@@ -24,10 +24,9 @@ aten = torch.ops.aten
 _MOST_DIMS, _MOST_TRANSFORMED = 16, 7
 
 
-def _layout(b: Builder) -> list[int]:
-    """Return the dimensions of the node's argument in eager's memory, the largest stride first."""
-    strides = [_usual(stride) for stride in node_arg(b.node, 0).meta["val"].stride()]
-    return sorted(range(len(strides)), key=lambda dim: -strides[dim])
+def _strides(b: Builder) -> list[int]:
+    """Return the strides of the node's argument in eager."""
+    return [_usual(stride) for stride in node_arg(b.node, 0).meta["val"].stride()]
 
 
 def _usual(stride: int | torch.SymInt) -> int:
@@ -41,26 +40,26 @@ def _transform(
     b: Builder,
     name: str,
     x: Tensor,
-    layout: Sequence[int],
+    strides: Sequence[int],
     dims: Sequence[int],
     numbers: Sequence[int],
     dtype: torch.dtype,
     last: Dim | None = None,
 ) -> tuple[Tensor, list[int]]:
-    """Return a transform and its dimensions in eager's memory.
+    """Return a transform and, as strides, the order of its dimensions in eager's memory.
 
     The library is called with the memory that eager calls it with, whose order decides in which
-    order sums are rounded: `layout` is that of `x`, and in the result, those dimensions come
+    order sums are rounded: `strides` are those of `x`, and in the result, those dimensions come
     first that are not transformed. numbers: further arguments of the function. last: the size
     along the last one of `dims`, which is not one of the sorted ones; None: as `x`.
     """
     if x.rank > _MOST_DIMS or len(dims) > _MOST_TRANSFORMED or len(set(dims)) < len(dims):
         raise Unsupported(f"a transform along {len(dims)} dimensions {dims} of {x.rank}")
-    place = {dim: i for i, dim in enumerate(layout)}
+    layout = sorted(range(x.rank), key=lambda dim: -strides[dim])
     split = len(dims) - (last is not None)
     order = [
         *(dim for dim in layout if dim not in dims),
-        *sorted(dims[:split], key=place.__getitem__),
+        *sorted(dims[:split], key=lambda dim: -strides[dim]),
         *dims[split:],
     ]
     shape = [x.shape[dim] for dim in order]
@@ -70,11 +69,12 @@ def _transform(
         places = order  # It lies there already.
     else:
         x = b.plain(x.permute(layout))
-        places = [place[dim] for dim in order]
+        places = [layout.index(dim) for dim in order]
     code = sum(dim << (4 * i) for i, dim in enumerate(places))
     code -= (code >> 63) << 64  # as an i64
     (result,) = library_call(b, f"fourier_{name}", [x, code, *numbers], [(dtype, shape)])
-    return result.permute([order.index(dim) for dim in range(len(order))]), order
+    place = [order.index(dim) for dim in range(x.rank)]
+    return result.permute(place), [-position for position in place]
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
@@ -91,7 +91,7 @@ def _fft_c2c(
         return x
     dims = [normalize(d, x.rank) for d in dim]
     numbers = [len(dims), normalization, forward]
-    return _transform(b, "c2c", x, _layout(b), dims, numbers, x.dtype)[0]
+    return _transform(b, "c2c", x, _strides(b), dims, numbers, x.dtype)[0]
 
 
 @lowers(aten._fft_r2c.default)
@@ -102,7 +102,7 @@ def _fft_r2c(
     dims = [normalize(d, x.rank) for d in dim]
     numbers = [len(dims), normalization]
     last = b.result_shape()[dims[-1]]
-    return _transform(b, "r2c", x, _layout(b), dims, numbers, b.result_dtype(), last)[0]
+    return _transform(b, "r2c", x, _strides(b), dims, numbers, b.result_dtype(), last)[0]
 
 
 @lowers(aten._fft_c2r.default)
@@ -111,12 +111,12 @@ def _fft_c2r(
 ) -> Tensor:
     _check_dtype(x.dtype)
     *dims, last_dim = [normalize(d, x.rank) for d in dim]
-    layout = _layout(b)
+    strides = _strides(b)
     if dims:  # as eager does; MKL's own would mean another thing for half a line that is none
         numbers = [len(dims), normalization, False]
-        x, layout = _transform(b, "c2c", x, layout, dims, numbers, x.dtype)
+        x, strides = _transform(b, "c2c", x, strides, dims, numbers, x.dtype)
     last, dtype = b.result_shape()[last_dim], b.result_dtype()
-    return _transform(b, "c2r", x, layout, [last_dim], [normalization], dtype, last)[0]
+    return _transform(b, "c2r", x, strides, [last_dim], [normalization], dtype, last)[0]
 
 
 @lowers(aten._conj.default, aten._conj_physical.default, aten.conj_physical.default)
