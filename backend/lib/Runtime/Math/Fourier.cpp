@@ -5,11 +5,12 @@
 // operators call it, so that results are eager's to the last bit if the caller
 // brings the same memory: one descriptor for all dimensions, the others as one.
 //
-// `order` has for each dimension of the result, from the lowest four bits on,
-// the dimension of the argument that it is. The last `count` ones are
-// transformed. `normalization` is what the sum is divided by: 0 for 1, 1 for
-// the square root of the count of numbers summed, 2 for that count. The last
-// argument of each function is `failed` (Views.h).
+// `order` and `orderTo` have dimensions of the argument and of the result in
+// the order in which they are one array of lines, four bits each from the
+// lowest on; the last `count` ones are transformed. A result of which that
+// order is row-major is written without a copy. `normalization` is what the sum
+// is divided by: 0 for 1, 1 for the square root of the count of numbers summed,
+// 2 for that count. The last argument of each function is `failed` (Views.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -255,27 +256,28 @@ void requireHalf(int64_t half, int64_t size) {
 
 /// Complex to complex.
 BUDDY_MATH_EXPORT void buddy_fourier_c2c(const buddy_array *x, int64_t order,
-                                         int64_t count, int64_t normalization,
-                                         int64_t forward, buddy_array *y,
-                                         buddy_array *failed) {
+                                         int64_t orderTo, int64_t count,
+                                         int64_t normalization, int64_t forward,
+                                         buddy_array *y, buddy_array *failed) {
   dispatch(y, failed, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (isComplex<T>)
-      transformLast(Elements<T>(x, order), Elements<T>(y), count, forward,
-                    normalization);
+      transformLast(Elements<T>(x, order), Elements<T>(y, orderTo), count,
+                    forward, normalization);
   });
 }
 
 /// Real to complex, forward; `y` has all of the transform or, along the last
 /// dimension, the first half of it.
 BUDDY_MATH_EXPORT void buddy_fourier_r2c(const buddy_array *x, int64_t order,
-                                         int64_t count, int64_t normalization,
-                                         buddy_array *y, buddy_array *failed) {
+                                         int64_t orderTo, int64_t count,
+                                         int64_t normalization, buddy_array *y,
+                                         buddy_array *failed) {
   dispatch(x, failed, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!isComplex<T>) {
       Elements<T> from(x, order);
-      Elements<std::complex<T>> to(y);
+      Elements<std::complex<T>> to(y, orderTo);
       requireHalf(to.sizes.back(), from.sizes.back());
       transformLast(from, to, count, true, normalization);
       if (to.sizes.back() == from.sizes.back())
@@ -286,13 +288,13 @@ BUDDY_MATH_EXPORT void buddy_fourier_r2c(const buddy_array *x, int64_t order,
 
 /// Half of a complex array to a real one, backward, along one dimension.
 BUDDY_MATH_EXPORT void buddy_fourier_c2r(const buddy_array *x, int64_t order,
-                                         int64_t normalization, buddy_array *y,
-                                         buddy_array *failed) {
+                                         int64_t orderTo, int64_t normalization,
+                                         buddy_array *y, buddy_array *failed) {
   dispatch(y, failed, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!isComplex<T>) {
       Elements<std::complex<T>> from(x, order);
-      Elements<T> to(y);
+      Elements<T> to(y, orderTo);
       requireHalf(from.sizes.back(), to.sizes.back());
       transformLast(from, to, 1, false, normalization);
     }

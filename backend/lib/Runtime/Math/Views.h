@@ -127,6 +127,18 @@ struct Batch {
   int64_t count = 1;
 };
 
+/// Calls `function` with the place of each element, tile by tile, so that rows
+/// and columns share cache lines.
+template <class Function>
+void forEachPlace(int64_t rows, int64_t columns, Function function) {
+  constexpr int64_t kTile = 16;
+  for (int64_t left = 0; left < columns; left += kTile)
+    for (int64_t top = 0; top < rows; top += kTile)
+      for (int64_t j = left; j < std::min(columns, left + kTile); ++j)
+        for (int64_t i = top; i < std::min(rows, top + kTile); ++i)
+          function(i, j);
+}
+
 /// A matrix by columns that owns its elements, as LAPACK takes it.
 template <class T> struct Matrix {
   Matrix(int64_t rows, int64_t columns)
@@ -136,9 +148,9 @@ template <class T> struct Matrix {
   }
   explicit Matrix(View<T> view, bool conjugated = false)
       : Matrix(view.rows, view.columns) {
-    for (int64_t j = 0; j < columns; ++j)
-      for (int64_t i = 0; i < rows; ++i)
-        (*this)(i, j) = conjugated ? conjugate(view(i, j)) : view(i, j);
+    forEachPlace(rows, columns, [&](int64_t i, int64_t j) {
+      (*this)(i, j) = conjugated ? conjugate(view(i, j)) : view(i, j);
+    });
   }
   static Matrix identity(int64_t size) {
     Matrix result(size, size);
@@ -155,9 +167,9 @@ template <class T> struct Matrix {
 
   /// Copies the upper left part that the view has.
   void store(View<T> view, bool conjugated = false) const {
-    for (int64_t i = 0; i < view.rows; ++i)
-      for (int64_t j = 0; j < view.columns; ++j)
-        view(i, j) = conjugated ? conjugate((*this)(i, j)) : (*this)(i, j);
+    forEachPlace(view.rows, view.columns, [&](int64_t i, int64_t j) {
+      view(i, j) = conjugated ? conjugate((*this)(i, j)) : (*this)(i, j);
+    });
   }
   /// Makes what is not in the triangle zero.
   void keepTriangle(bool upper) {

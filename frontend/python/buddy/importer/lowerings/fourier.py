@@ -45,13 +45,15 @@ def _transform(
     numbers: Sequence[int],
     dtype: torch.dtype,
     last: Dim | None = None,
+    between: bool = False,
 ) -> tuple[Tensor, list[int]]:
     """Return a transform and, as strides, the order of its dimensions in eager's memory.
 
     The library is called with the memory that eager calls it with, whose order decides in which
     order sums are rounded: `strides` are those of `x`, and in the result, those dimensions come
     first that are not transformed. numbers: further arguments of the function. last: the size
-    along the last one of `dims`, which is not one of the sorted ones; None: as `x`.
+    along the last one of `dims`, which is not one of the sorted ones; None: as `x`. between: the
+    result is not the node's.
     """
     if x.rank > _MOST_DIMS or len(dims) > _MOST_TRANSFORMED or len(set(dims)) < len(dims):
         raise Unsupported(f"a transform along {len(dims)} dimensions {dims} of {x.rank}")
@@ -62,19 +64,31 @@ def _transform(
         *sorted(dims[:split], key=lambda dim: -strides[dim]),
         *dims[split:],
     ]
-    shape = [x.shape[dim] for dim in order]
+    shape = list(x.shape)
     if last is not None:
-        shape[-1] = last
+        shape[order[-1]] = last
     if node_arg(b.node, 0).op == "placeholder" and x.is_plain:
         places = order  # It lies there already.
     else:
         x = b.plain(x.permute(layout))
         places = [layout.index(dim) for dim in order]
-    code = sum(dim << (4 * i) for i, dim in enumerate(places))
-    code -= (code >> 63) << 64  # as an i64
-    (result,) = library_call(b, f"fourier_{name}", [x, code, *numbers], [(dtype, shape)])
+    # What the call returns lies as in eager. Else the result is made as eager's memory is.
+    returned = not between and any(user.op == "output" for user in b.node.users)
+    order_to = order if returned else list(range(x.rank))
+    (result,) = library_call(
+        b,
+        f"fourier_{name}",
+        [x, _code(places), _code(order_to), *numbers],
+        [(dtype, shape if returned else [shape[dim] for dim in order])],
+    )
     place = [order.index(dim) for dim in range(x.rank)]
-    return result.permute(place), [-position for position in place]
+    return result if returned else result.permute(place), [-position for position in place]
+
+
+def _code(dims: Sequence[int]) -> int:
+    """Return dimensions as the library takes them: four bits each, the first ones lowest."""
+    code = sum(dim << (4 * i) for i, dim in enumerate(dims))
+    return code - ((code >> 63) << 64)
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
@@ -114,7 +128,7 @@ def _fft_c2r(
     strides = _strides(b)
     if dims:  # as eager does; MKL's own would mean another thing for half a line that is none
         numbers = [len(dims), normalization, False]
-        x, strides = _transform(b, "c2c", x, strides, dims, numbers, x.dtype)
+        x, strides = _transform(b, "c2c", x, strides, dims, numbers, x.dtype, between=True)
     last, dtype = b.result_shape()[last_dim], b.result_dtype()
     return _transform(b, "c2r", x, strides, [last_dim], [normalization], dtype, last)[0]
 
