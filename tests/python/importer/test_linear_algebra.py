@@ -94,6 +94,27 @@ def test_what_does_not_depend_on_signs_of_vectors(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_signs_and_phases_are_eagers(dtype):
+    """Which no definition fixes; the library is the same and called in the same way."""
+
+    def function(a, square):
+        symmetric = square + square.mH
+        return (
+            *torch.linalg.svd(a, full_matrices=False),
+            *torch.linalg.qr(a),
+            *torch.linalg.eigh(symmetric),
+            *torch.linalg.eig(square),
+            *torch.linalg.lu(a),
+        )
+
+    tolerance = 1e-4 if dtype in (torch.float32, torch.complex64) else 1e-10
+    for rows, columns in ((5, 3), (2, 7), (6, 6), (1, 4)):
+        a = torch.randn(2, rows, columns, dtype=dtype)
+        square = torch.randn(2, rows, rows, dtype=dtype)
+        compare(function, a, square, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_reflectors(dtype):
     def function(a, c):
         packed, tau = torch.geqrf(a)

@@ -126,7 +126,8 @@ def _fft_c2r(
     _check_dtype(x.dtype)
     *dims, last_dim = [normalize(d, x.rank) for d in dim]
     strides = _strides(b)
-    if dims:  # as eager does; MKL's own would mean another thing for half a line that is none
+    # As eager does: of numbers that are no real array's transform, MKL would make something else.
+    if dims:
         numbers = [len(dims), normalization, False]
         x, strides = _transform(b, "c2c", x, strides, dims, numbers, x.dtype, between=True)
     last, dtype = b.result_shape()[last_dim], b.result_dtype()
