@@ -157,6 +157,15 @@ def test_every_elementwise_operation(capsys: pytest.CaptureFixture[str]) -> None
     assert rows(record) == [(f"{name} 3x10 f32", {"buddy", "eager"}) for name in ELEMENTWISE]
 
 
+def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
+    names = "order: topk 50,algebra: mm complex,indexing: gather,movement: roll"
+    record = bench(capsys, "operators", "--cases", names)
+    found = dict(rows(record))
+    assert set(found) == set(names.split(","))
+    assert set(map(frozenset, found.values())) == {frozenset({"buddy", "eager"})}
+    assert set(record["geomean"]) == {"all", "order", "algebra", "indexing", "movement"}
+
+
 def test_model(capsys: pytest.CaptureFixture[str], factory: str) -> None:
     record = bench(capsys, "model", factory, "--no-inductor")
     assert rows(record) == [(factory, {"buddy", "eager"})]

@@ -48,6 +48,13 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     _operation(elementwise, _elementwise, inductor=True)
 
+    operators = subjects.add_parser("operators", help="many single operators, to find slow ones")
+    operators.add_argument(
+        "--cases", type=shapes.patterns, default=[], metavar="PATTERN,…",
+        help="only the cases of these names (* and ? as in a shell)",
+    )  # fmt: skip
+    _common(operators, _operators, inductor=False)
+
     model = subjects.add_parser("model", help="one pass of any nn.Module")
     model.add_argument("model", metavar="package.module:factory", help="as `buddy build` takes it")
     _common(model, _model, inductor=True)
@@ -262,6 +269,12 @@ def _elementwise(args: argparse.Namespace) -> _Outcome:
 
     chosen = args.shapes or [shapes.rows(text) for text in defaults.ROWS]
     return _measure(args, elementwise(chosen, args.dtype, args.ops, _settings(args)))
+
+
+def _operators(args: argparse.Namespace) -> _Outcome:
+    from buddy.bench.operators import operators
+
+    return _measure(args, operators(_settings(args)))
 
 
 def _model(args: argparse.Namespace) -> _Outcome:

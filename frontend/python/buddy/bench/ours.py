@@ -26,7 +26,13 @@ from buddy.importer import UnsupportedOpsError, import_exported_program
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 # Relative to the largest value of the reference; a wrong result is no competitor.
-_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+_TOLERANCE = {
+    torch.float64: 1e-9,
+    torch.float32: 1e-3,
+    torch.complex64: 1e-3,
+    torch.bfloat16: 5e-2,
+    torch.float16: 1e-2,
+}
 
 Function = Callable[..., torch.Tensor]
 
@@ -159,7 +165,8 @@ def check_same(case: str, calls: dict[str, Call], reference: str) -> float:
     worst = 0.0
     for name, call in calls.items():
         result = call()
-        error = result.reshape(expected.shape).double() - expected.double()
+        exact = torch.complex128 if expected.is_complex() else torch.float64
+        error = result.reshape(expected.shape).to(exact) - expected.to(exact)
         difference = float(error.abs().max()) if error.numel() else 0.0
         relative = difference / scale if scale else difference
         if not relative <= _TOLERANCE.get(expected.dtype, 0.0):
