@@ -48,11 +48,12 @@ def bench(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
     record: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert record["rounds"] == 1
     assert record["machine"]["threads"] >= 1
-    assert record["peaks"]["read_gbs"] > 0
+    counted = any(case["flops"] or case["bytes"] for case in record["cases"])
+    assert record["peaks"]["read_gbs"] > 0 if counted else record["peaks"] is None
     assert record["geomean"]["all"] > 0
     for case in record["cases"]:
         assert min(case["ms"].values()) > 0
-        assert set(case["percent"]) == set(case["ms"])
+        assert set(case["percent"] or ()) == (set(case["ms"]) if counted else set())
         assert case["ratio"] > 0
     return record
 
