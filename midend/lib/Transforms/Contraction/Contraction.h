@@ -33,6 +33,10 @@ struct Contraction {
       int64_t width, unit;
     };
     std::optional<Panels> panels;
+    /// It is an image whose windows are columns; then `map` ends in column and
+    /// reduction, for all dimensions of the operand from the channel on, and
+    /// the strides are unknown.
+    WindowsAttr windows;
 
     mlir::Type elementType() const;
     bool has(unsigned dim) const { return position(dim).has_value(); }

@@ -82,12 +82,32 @@ struct LowerContractions
       lower(rewriter, job);
   }
 
+  /// Windows are read in vectors along the image's rows: one that lies
+  /// otherwise is copied.
+  static void makeContiguous(OpBuilder &b, Contraction::Operand &image) {
+    auto type = cast<MemRefType>(image.value.getType());
+    if (type.isLastDimUnitStride())
+      return;
+    Location loc = image.value.getLoc();
+    SmallVector<Value> sizes;
+    for (int64_t i = 0; i < type.getRank(); ++i)
+      if (type.isDynamicDim(i))
+        sizes.push_back(memref::DimOp::create(b, loc, image.value, i));
+    Value copy = memref::AllocOp::create(
+        b, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes,
+        b.getI64IntegerAttr(64));
+    memref::CopyOp::create(b, loc, image.value, copy);
+    image.value = copy;
+  }
+
   static void lower(RewriterBase &rewriter, Job &job) {
     linalg::LinalgOp op = job.contraction.op;
     Operation *last = job.epilogue ? job.epilogue->op.getOperation() : op;
     rewriter.setInsertionPoint(last);
     // An empty sum is zero, or what C is, and its epilogue is applied to that:
     // the fill and the epilogue stay for it.
+    if (job.contraction.b.windows)
+      makeContiguous(rewriter, job.contraction.b);
     Value empty = isEmpty(rewriter, op);
     auto withoutTerms = [&](OpBuilder &b) {
       if (job.fill)

@@ -35,15 +35,32 @@ Value LoopEmitter::broadcast(Value v, const Step &step) {
   return vector::BroadcastOp::create(builder, loc, step.of(v.getType()), v);
 }
 
+void LoopEmitter::store(Value value, OpOperand &output, const Step &step) {
+  SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
+  if (!step.shape)
+    memref::StoreOp::create(builder, loc, value, output.get(), at);
+  else if (!step.mask)
+    vector::StoreOp::create(builder, loc, value, output.get(), at);
+  else
+    vector::MaskedStoreOp::create(builder, loc, output.get(), at, step.mask,
+                                  value);
+}
+
 Value LoopEmitter::load(OpOperand &operand, const Step &step) {
   Value memref = operand.get();
   auto type = dyn_cast<MemRefType>(memref.getType());
   if (!type)
     return broadcast(memref, step);
   AffineMap map = op.getMatchingIndexingMap(&operand);
-  if (step.shape && map.isFunctionOfDim(step.dim))
-    return vector::LoadOp::create(builder, loc, step.of(type.getElementType()),
-                                  memref, indices(map));
+  if (step.shape && map.isFunctionOfDim(step.dim)) {
+    VectorType vector = step.of(type.getElementType());
+    if (!step.mask)
+      return vector::LoadOp::create(builder, loc, vector, memref, indices(map));
+    Value none =
+        arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
+    return vector::MaskedLoadOp::create(builder, loc, vector, memref,
+                                        indices(map), step.mask, none);
+  }
   return broadcast(memref::LoadOp::create(builder, loc, memref, indices(map)),
                    step);
 }
@@ -82,11 +99,7 @@ SmallVector<Value> LoopEmitter::point(ValueRange carried, const Step &step) {
       results.push_back(value);
       continue;
     }
-    SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
-    if (step.shape)
-      vector::StoreOp::create(builder, loc, value, output.get(), at);
-    else
-      memref::StoreOp::create(builder, loc, value, output.get(), at);
+    store(value, output, step);
   }
   return results;
 }
@@ -168,7 +181,7 @@ static bool isVectorMath(Operation *op) {
   return type.isF32() && hasPolynomial(op->getName().getStringRef());
 }
 
-std::string LoopEmitter::obstacle(unsigned dim) {
+std::string LoopEmitter::obstacle(unsigned dim, bool outputs) {
   auto says = [](const auto &thing, StringRef what) {
     return llvm::formatv("{0} {1}", thing, what).str();
   };
@@ -181,7 +194,7 @@ std::string LoopEmitter::obstacle(unsigned dim) {
     if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() < 8)
       return says(element, "has no vectors in memory");
     AffineMap map = op.getMatchingIndexingMap(&operand);
-    if (!map.isFunctionOfDim(dim))
+    if (!map.isFunctionOfDim(dim) || (!outputs && op.isDpsInit(&operand)))
       continue;
     // Of a window, `point + element`, both are steps of one.
     unsigned last = map.getNumResults() - 1;
@@ -220,8 +233,8 @@ bool LoopEmitter::usesFloat16() {
   });
 }
 
-VectorType LoopEmitter::chooseVector(unsigned dim) {
-  scalarReason = obstacle(dim);
+VectorType LoopEmitter::chooseVector(unsigned dim, bool outputs) {
+  scalarReason = obstacle(dim, outputs);
   if (!scalarReason.empty())
     return {};
   // As many lanes as fit of the widest element in memory; wider values inside
@@ -249,6 +262,16 @@ VectorType LoopEmitter::chooseVector(unsigned dim) {
   }
   return VectorType::get({lanes}, builder.getI8Type(),
                          {target.scalableVectors});
+}
+
+bool LoopEmitter::mayMask() {
+  // Lanes that do not exist hold zeros, by which no integer may be divided.
+  return target.hasMasks() &&
+         llvm::none_of(op->getRegion(0).front(), [](Operation &inner) {
+           return isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
+                      arith::RemUIOp, arith::CeilDivSIOp, arith::CeilDivUIOp,
+                      arith::FloorDivSIOp>(inner);
+         });
 }
 
 Value LoopEmitter::vectorSize(VectorType type) {
@@ -300,7 +323,7 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
     return {SmallVector<Value>(accumulators), constant(0)};
   }
 
-  Step step{shape, dim};
+  Step step{shape, dim, Value()};
   Value lanes = vectorSize(shape), zero = constant(0);
   SmallVector<Value> init = neutralElements(step);
   // Several independent accumulators, then single vectors.
@@ -434,13 +457,8 @@ void LoopEmitter::emitPoint(const Step &step) {
   for (OpOperand *output : outputs)
     accumulators.push_back(load(*output, step));
   SmallVector<Value> results = emitReductions(reductions, accumulators, step);
-  for (auto [output, value] : llvm::zip(outputs, results)) {
-    SmallVector<Value> at = indices(op.getMatchingIndexingMap(output));
-    if (step.shape)
-      vector::StoreOp::create(builder, loc, value, output->get(), at);
-    else
-      memref::StoreOp::create(builder, loc, value, output->get(), at);
-  }
+  for (auto [output, value] : llvm::zip(outputs, results))
+    store(value, *output, step);
 }
 
 bool LoopEmitter::movesAll(unsigned dim) {
@@ -481,17 +499,100 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
     Value count = arith::SubIOp::create(builder, loc, upper, lower);
     Value rest = arith::RemUIOp::create(builder, loc, count, lanes);
     Value end = arith::SubIOp::create(builder, loc, upper, rest);
-    loop(lower, end, lanes, Step{shape, dim});
-    loop(end, upper, constant(1), Step());
+    loop(lower, end, lanes, Step{shape, dim, Value()});
+    if (mayMask()) {
+      Value mask = vector::CreateMaskOp::create(
+          builder, loc, shape.clone(builder.getI1Type()), rest);
+      loop(end, upper, lanes, Step{shape, dim, mask});
+    } else {
+      loop(end, upper, constant(1), Step());
+    }
     scalarReason.clear(); // The rest of the elements has nothing to say.
     return;
   }
   loop(lower, upper, constant(1), Step());
 }
 
+bool LoopEmitter::interleaves(ArrayRef<unsigned> dims) {
+  if (dims.size() < 2 || !reductions.empty() || op.getNumDpsInits() != 1 ||
+      target.scalableVectors)
+    return false;
+  unsigned dim = dims[dims.size() - 2], last = dims.back();
+  int64_t count = op.getStaticLoopRanges()[last];
+  OpOperand &output = *op.getDpsInitOperand(0);
+  auto type = cast<MemRefType>(output.get().getType());
+  AffineMap map = op.getMatchingIndexingMap(&output);
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if ((count != 2 && count != 4 && count != 8) || !map.isPermutation() ||
+      failed(type.getStridesAndOffset(strides, offset)) ||
+      !op.getMatchingBlockArgument(&output).use_empty())
+    return false;
+  unsigned rank = map.getNumResults();
+  return map.getDimPosition(rank - 1) == last &&
+         map.getDimPosition(rank - 2) == dim && strides[rank - 1] == 1 &&
+         strides[rank - 2] == count && type.getDimSize(rank - 1) == count &&
+         chooseVector(dim, /*outputs=*/false);
+}
+
+void LoopEmitter::emitInterleaved(unsigned dim, unsigned last) {
+  VectorType shape = chooseVector(dim, /*outputs=*/false);
+  int64_t count = op.getStaticLoopRanges()[last];
+  OpOperand &output = *op.getDpsInitOperand(0);
+  SmallVector<ReassociationIndices> groups;
+  unsigned rank = op.getNumLoops();
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    groups.push_back({int64_t(i)});
+  groups.back().push_back(rank - 1);
+  Value flat =
+      memref::CollapseShapeOp::create(builder, loc, output.get(), groups);
+  auto loop = [&](Value from, Value to, Value stride, auto body) {
+    auto made = scf::ForOp::create(builder, loc, from, to, stride);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(made.getBody());
+    body(made.getInductionVar());
+  };
+  Value lanes = vectorSize(shape);
+  Value rest = arith::RemUIOp::create(builder, loc, sizes[dim], lanes);
+  Value end = arith::SubIOp::create(builder, loc, sizes[dim], rest);
+  Step step{shape, dim, Value()};
+  loop(constant(0), end, lanes, [&](Value iv) {
+    ivs[dim] = iv;
+    SmallVector<Value> parts;
+    for (int64_t i = 0; i < count; ++i) {
+      ivs[last] = constant(i);
+      parts.push_back(body(Value(), step).front());
+    }
+    // Those half the count apart first, so that neighbours come last.
+    while (parts.size() > 1) {
+      SmallVector<Value> wider;
+      size_t half = parts.size() / 2;
+      for (size_t i = 0; i < half; ++i)
+        wider.push_back(vector::InterleaveOp::create(builder, loc, parts[i],
+                                                     parts[i + half]));
+      parts = wider;
+    }
+    ivs[last] = constant(0);
+    SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
+    at.pop_back();
+    at.back() = arith::MulIOp::create(builder, loc, iv, constant(count));
+    vector::StoreOp::create(builder, loc, parts.front(), flat, at);
+  });
+  loop(end, sizes[dim], constant(1), [&](Value iv) {
+    ivs[dim] = iv;
+    loop(constant(0), constant(count), constant(1), [&](Value inner) {
+      ivs[last] = inner;
+      point({}, Step());
+    });
+  });
+  scalarReason.clear();
+}
+
 void LoopEmitter::emitParallel(ArrayRef<unsigned> dims) {
   if (dims.empty())
     return emitPoint(Step());
+  if (dims.size() == 2 && interleaves(dims))
+    return emitInterleaved(dims.front(), dims.back());
   if (dims.size() == 1)
     return emitInnermost(dims.front(), constant(0), sizes[dims.front()]);
   auto loop = scf::ForOp::create(builder, loc, constant(0), sizes[dims.front()],
@@ -571,6 +672,8 @@ void LoopEmitter::emitLoops() {
   }
   bool inside = reductions.empty() || reducesColumns(dims.back());
   size_t outer = inside ? dims.size() - 1 : dims.size();
+  if (interleaves(dims) && dims.size() > 2)
+    outer = dims.size() - 2;
   SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)),
       upper;
   for (unsigned dim : dims.take_front(outer))

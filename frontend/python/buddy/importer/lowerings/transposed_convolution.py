@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
+import torch
 from mlir import ir
 from mlir.dialects import arith, tensor
 
@@ -104,32 +105,30 @@ def convolve_transposed(
     features = as_dim(groups * weight.shape[1])
     if bias is not None:
         bias = shapes.reshape(b, bias, (groups, weight.shape[1]))
-    # Each phase's outputs side by side: [N, F, outputs, stride, ...].
-    spread = (shape[0], features, *itertools.chain(*zip(counts, stride, strict=True)))
+    # Phase by phase, each a whole image: [N, groups, stride..., F/groups, outputs...].
+    buffer = (shape[0], groups, *stride, weight.shape[1], *counts)
     covered = prod(sum(len(p.first_taps) for p in parts) for parts in classes)
     result: ir.Value | None = None
     if covered != prod(stride):
-        zero = b.full(spread, scalars.constant(0, x.dtype), x.dtype)
-        rest = Tensor.plain(zero, x.dtype, spread)
-        if bias is not None:
-            flat = _last_dims(shapes.reshape(b, bias, (features,)), 2 * spatial)
-            rest = add_bias(b, rest, flat, x.dtype, 1, 1)
-        result = rest.base
+        zero = b.full(buffer, scalars.constant(0, x.dtype), x.dtype)
+        result = zero if bias is None else _add(b, zero, buffer, x.dtype, bias, x.dtype).base
     for parts in itertools.product(*classes):
         part = _convolve_phases(b, x, weight, bias, low, counts, parts, groups, convolve)
         residues = [len(p.first_taps) for p in parts]
-        sizes = (shape[0], features, *itertools.chain(*zip(counts, residues, strict=True)))
-        part = shapes.reshape(b, part, sizes)
         if prod(residues) == prod(stride):
             result = b.value(part)
             break
         if result is None:
-            result = b.empty(spread, x.dtype)
-        offsets = [0, 0, *itertools.chain(*((0, p.start) for p in parts))]
-        result = b.insert_slice(b.value(part), result, offsets, sizes)
+            result = b.empty(buffer, x.dtype)
+        offsets = [0, 0, *[p.start for p in parts], *[0] * (1 + spatial)]
+        result = b.insert_slice(b.value(part), result, offsets, part.shape)
     assert result is not None
-    full = (*spread[:2], *[as_dim(c * s) for c, s in zip(counts, stride, strict=True)])
-    whole = shapes.reshape(b, Tensor.plain(result, x.dtype, spread), full)
+    order = [0, 1, 2 + spatial]
+    for i in range(spatial):
+        order += [3 + spatial + i, 2 + i]
+    phased = Tensor.plain(result, x.dtype, buffer).permute(order)
+    full = (shape[0], features, *[as_dim(c * s) for c, s in zip(counts, stride, strict=True)])
+    whole = shapes.reshape(b, phased, full)
     for i in range(spatial):
         more = dilation[i] * (kernel[i] - 1) + output_padding[i] + 1 - 2 * padding[i]
         if more % stride[i] != 0:
@@ -148,7 +147,7 @@ def _convolve_phases(
     groups: int,
     convolve: Any,
 ) -> Tensor:
-    """Return some phases' outputs, [N, groups, F/groups, outputs, residues, ...], in x's dtype.
+    """Return some phases' outputs, [N, groups, residues..., F/groups, outputs...], in x's dtype.
 
     x is padded by `low`; bias: [groups, F/groups].
     """
@@ -168,25 +167,28 @@ def _convolve_phases(
         b, b.plain(x), filters, (x.shape[0], channels, *counts), [1] * spatial,
         [part.dilation for part in parts], groups,
     )  # fmt: skip
-    product = shapes.reshape(b, product, (x.shape[0], groups, *residues, features, *counts))
+    result = (x.shape[0], groups, *residues, features, *counts)
+    product = shapes.reshape(b, product, result)
     if bias is None:
-        result = b.cast(product, x.dtype)
-    else:
-        aligned = bias
-        for _ in range(spatial):
-            aligned = aligned.unsqueeze(1)
-        result = add_bias(b, product, _last_dims(aligned, spatial), x.dtype, 1, 1)
-    order = [0, 1, 2 + spatial]
-    for i in range(spatial):
-        order += [3 + spatial + i, 2 + i]
-    return result.permute(order)
+        return b.cast(product, x.dtype)
+    return _add(b, b.value(product), result, product.dtype, bias, x.dtype)
 
 
-def _last_dims(x: Tensor, count: int) -> Tensor:
-    """Return the view with dimensions of size 1 at the end."""
-    for _ in range(count):
-        x = x.unsqueeze(x.rank)
-    return x
+def _add(
+    b: Builder,
+    value: ir.Value,
+    shape: Sequence[Dim],
+    computed: torch.dtype,
+    bias: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return a value of phases, [N, groups, residues..., F/groups, outputs...], plus the bias."""
+    spatial = (len(shape) - 3) // 2
+    for _ in range(spatial):
+        bias = bias.unsqueeze(1)
+    for _ in range(spatial):
+        bias = bias.unsqueeze(bias.rank)
+    return add_bias(b, Tensor.plain(value, computed, shape), bias, dtype, 1, 1)
 
 
 def _take_taps(b: Builder, weight: Tensor, parts: Sequence[Phases], groups: int) -> Tensor:
