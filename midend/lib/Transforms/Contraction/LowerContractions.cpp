@@ -7,7 +7,9 @@
 
 #include "Emitter.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "buddy/Transforms/Buffer.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_LOWERCONTRACTIONS
@@ -17,18 +19,25 @@ namespace buddy {
 using namespace mlir;
 using namespace buddy;
 
-/// The op that sets all of the op's output to zero with nothing but pure ops,
-/// allocations and other such fills in between, or null.
+/// The op that sets all of the op's output to zero, if nothing in between
+/// touches that, or null.
 static linalg::LinalgOp findZeroFill(linalg::LinalgOp op) {
-  Value output = op.getDpsInits()[0];
+  Value output = op.getDpsInits()[0], buffer = getBuffer(output);
   for (Operation *prev = op->getPrevNode(); prev; prev = prev->getPrevNode()) {
     auto fill = dyn_cast<linalg::LinalgOp>(prev);
-    if (fill && isZeroFill(fill)) {
-      if (fill.getDpsInits()[0] == output)
-        return fill;
+    if (fill && isZeroFill(fill) && fill.getDpsInits()[0] == output)
+      return fill;
+    if (isMemoryEffectFree(prev) || isa<memref::AllocOp>(prev)) {
+      if (buffer && prev == buffer.getDefiningOp())
+        return {};
       continue;
     }
-    if (!isMemoryEffectFree(prev) && !isa<memref::AllocOp>(prev))
+    auto effects = getEffectsRecursively(prev);
+    auto touches = [&](const MemoryEffects::EffectInstance &effect) {
+      Value other = effect.getValue() ? getBuffer(effect.getValue()) : Value();
+      return !other || !buffer || other == buffer;
+    };
+    if (!effects || llvm::any_of(*effects, touches))
       return {};
   }
   return {};
