@@ -10,6 +10,7 @@
 #include "buddy/Transforms/Buffer.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_LOWERCONTRACTIONS
@@ -58,6 +59,89 @@ static Value isEmpty(RewriterBase &rewriter, linalg::LinalgOp op) {
       arith::ConstantIndexOp::create(rewriter, loc, 0));
 }
 
+/// The op may write the buffer.
+static bool mayWrite(Operation *op, Value buffer) {
+  if (isMemoryEffectFree(op) || isa<memref::AllocOp>(op))
+    return false;
+  auto effects = getEffectsRecursively(op);
+  return !effects ||
+         llvm::any_of(*effects, [&](const MemoryEffects::EffectInstance &e) {
+           Value other = e.getValue() ? getBuffer(e.getValue()) : Value();
+           return !isa<MemoryEffects::Read>(e.getEffect()) &&
+                  (!other || other == buffer);
+         });
+}
+
+/// If an image of windows is a copy of another with zeros around it, made for
+/// nothing else than windows, reads that one: `image.low` and `padded` say how.
+static void readUnpadded(linalg::LinalgOp op, Contraction::Operand &image) {
+  auto alloc = image.value.getDefiningOp<memref::AllocOp>();
+  if (!alloc || alloc->getBlock() != op->getBlock() ||
+      !alloc.getType().hasStaticShape())
+    return;
+  memref::CopyOp copy;
+  memref::SubViewOp inside;
+  bool zeros = false;
+  for (Operation *user : alloc->getUsers()) {
+    if (auto view = dyn_cast<memref::SubViewOp>(user)) {
+      if (inside || !view->hasOneUse())
+        return;
+      inside = view;
+      copy = dyn_cast<memref::CopyOp>(*view->user_begin());
+      continue;
+    }
+    auto other = dyn_cast<linalg::LinalgOp>(user);
+    if (!other || other->getBlock() != op->getBlock())
+      return;
+    if (isZeroFill(other) && other.getDpsInits()[0] == image.value)
+      zeros = !zeros; // Twice is not expected.
+    else if (!other->hasAttr(kWindowsAttr) ||
+             llvm::is_contained(other.getDpsInits(), image.value))
+      return;
+  }
+  if (!copy || !zeros || copy.getTarget() != inside.getResult() ||
+      copy->getBlock() != op->getBlock() || !copy->isBeforeInBlock(op))
+    return;
+  auto source = cast<MemRefType>(copy.getSource().getType());
+  Value buffer = getBuffer(copy.getSource());
+  int64_t rank = source.getRank(), own = image.windows.getImage().size();
+  if (!buffer || rank != alloc.getType().getRank() ||
+      !source.hasStaticShape() || !source.isLastDimUnitStride() ||
+      llvm::any_of(inside.getStaticStrides(), [](int64_t s) { return s != 1; }))
+    return;
+  for (int64_t i = 0; i < rank; ++i)
+    if (ShapedType::isDynamic(inside.getStaticOffsets()[i]) ||
+        (i < rank - own &&
+         source.getDimSize(i) != alloc.getType().getDimSize(i)))
+      return;
+  for (Operation *between = copy->getNextNode(); between != op;
+       between = between->getNextNode())
+    if (mayWrite(between, buffer))
+      return;
+  image.low = llvm::to_vector(inside.getStaticOffsets().take_back(own));
+  image.padded = llvm::to_vector(alloc.getType().getShape().take_back(own));
+  image.value = copy.getSource();
+}
+
+/// Erases an image with zeros around it that nothing reads any more.
+static void eraseUnread(RewriterBase &rewriter, memref::AllocOp alloc) {
+  SmallVector<Operation *> writers;
+  for (Operation *user : alloc->getUsers()) {
+    if (auto view = dyn_cast<memref::SubViewOp>(user)) {
+      llvm::append_range(writers, view->getUsers());
+      writers.push_back(view);
+      continue;
+    }
+    auto op = dyn_cast<linalg::LinalgOp>(user);
+    if (!op || !isZeroFill(op))
+      return;
+    writers.push_back(op);
+  }
+  for (Operation *writer : writers)
+    rewriter.eraseOp(writer);
+  rewriter.eraseOp(alloc);
+}
+
 namespace {
 struct LowerContractions
     : buddy::impl::LowerContractionsBase<LowerContractions> {
@@ -78,6 +162,15 @@ struct LowerContractions
       if (c && c->fits(schedule))
         jobs.push_back({*c, schedule, findZeroFill(op), std::nullopt});
     });
+    SetVector<Operation *> padded;
+    for (Job &job : jobs) {
+      Contraction::Operand &image = job.contraction.b;
+      Value before = image.value;
+      if (image.windows)
+        readUnpadded(job.contraction.op, image);
+      if (image.value != before)
+        padded.insert(before.getDefiningOp());
+    }
     // All are found before one is lowered, while the ops in between are still
     // ones whose effects are known. Each op is the epilogue of one contraction.
     DenseSet<Operation *> taken;
@@ -89,6 +182,8 @@ struct LowerContractions
     IRRewriter rewriter(&getContext());
     for (Job &job : jobs)
       lower(rewriter, job);
+    for (Operation *alloc : padded)
+      eraseUnread(rewriter, cast<memref::AllocOp>(alloc));
   }
 
   /// Windows are read in vectors along the image's rows: one that lies

@@ -88,19 +88,38 @@ void ContractionEmitter::packTap(const Block &block,
   Values taps = delinearize(tap, windows.getKernel());
   for (auto [place, dilation] : llvm::zip(taps, windows.getDilations()))
     place = mul(place, dilation);
+  auto type = cast<MemRefType>(c.b.value.getType());
+  // The first step that is at 0 or beyond, from so many elements on.
+  auto stepsTo = [&](Value elements) {
+    return ceilDiv(maximum(elements, constant(0)), constant(stride));
+  };
   // Per segment: the place of the first element, masks of the elements of each
   // vector that is loaded.
   SmallVector<Values> places, masks;
   for (const Segment &segment : segments) {
     Values at;
-    for (unsigned i = 0; i < last; ++i)
-      at.push_back(
-          add(mul(segment.lines[i], windows.getStrides()[i]), taps[i]));
-    at.push_back(add(mul(segment.column, stride), taps[last]));
-    Value from = segment.from ? mul(segment.from, stride) : Value();
-    Value to = stride == 1
-                   ? segment.to
-                   : add(mul(sub(segment.to, constant(1)), stride), 1);
+    Value first = segment.from, end = segment.to;
+    for (unsigned i = 0; i <= last; ++i) {
+      Value step = i < last ? segment.lines[i] : segment.column;
+      at.push_back(add(mul(step, windows.getStrides()[i]), taps[i]));
+      int64_t size = type.getDimSize(type.getRank() - 1 - last + i);
+      if (c.b.low.empty() || c.b.padded[i] == size)
+        continue;
+      // Padding is no memory: what lies there is zero, as lanes left out are.
+      at[i] = sub(at[i], constant(c.b.low[i]));
+      if (i < last) {
+        Value inside = arith::CmpIOp::create(
+            b, arith::CmpIPredicate::ult, at[i], constant(size));
+        end = arith::SelectOp::create(b, inside, end, constant(0));
+        continue;
+      }
+      Value least = stepsTo(sub(constant(0), at[i]));
+      first = first ? maximum(first, least) : least;
+      end = minimum(end, stepsTo(sub(constant(size), at[i])));
+    }
+    Value from = first ? mul(first, stride) : Value();
+    Value to =
+        stride == 1 ? end : add(mul(sub(end, constant(1)), stride), 1);
     Values loaded;
     for (int64_t i = 0; i < stride; ++i)
       loaded.push_back(lanes(from ? sub(from, constant(i * vl)) : Value(),
@@ -108,8 +127,8 @@ void ContractionEmitter::packTap(const Block &block,
     places.push_back(at);
     masks.push_back(loaded);
   }
-  VectorType type = vectorType(c.b.elementType());
-  Value none = zero(type);
+  VectorType loadedType = vectorType(c.b.elementType());
+  Value none = zero(loadedType);
   auto load = [&](Value channel) {
     Value result;
     for (int64_t i = 0; i < stride; ++i) {
@@ -121,7 +140,7 @@ void ContractionEmitter::packTap(const Block &block,
         indices.push_back(channel);
         indices.append(at);
         indices.back() = add(indices.back(), i * vl);
-        part = vector::MaskedLoadOp::create(b, type, c.b.value, indices,
+        part = vector::MaskedLoadOp::create(b, loadedType, c.b.value, indices,
                                             mask[i], part);
       }
       // Lane l is element l * stride, of which some have been found.
