@@ -1,6 +1,7 @@
 //===- FuseElementwise.cpp - fuse chains of element-wise ops --------------===//
 
 #include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/Transforms/Transforms.h"
@@ -37,6 +38,16 @@ static bool isReshapedResult(OpOperand *operand) {
       consumer.getNumReductionLoops() != 0 || consumer.hasIndexSemantics() ||
       !expand.getType().hasStaticShape())
     return false;
+  // Seen in one piece, what does not lie in one would be copied.
+  for (OpOperand *other : consumer.getDpsInputOperands()) {
+    if (other->get().getDefiningOp<tensor::ExtractSliceOp>())
+      return false;
+    auto tensor = other->get().getDefiningOp<bufferization::ToTensorOp>();
+    if (tensor && !cast<MemRefType>(tensor.getBuffer().getType())
+                       .getLayout()
+                       .isIdentity())
+      return false;
+  }
   Value result = expand.getSrc();
   for (int64_t steps = 0; steps < 8; ++steps) {
     auto producer = result.getDefiningOp<linalg::GenericOp>();
