@@ -264,8 +264,8 @@ int64_t WindowsAttr::segments(int64_t count) const {
   int64_t length = getImage().back(), most = 1;
   if (getImage().size() == 1)
     return 1;
-  for (int64_t start = count % length, first = 0;
-       first < length; start = (start + count) % length, ++first)
+  for (int64_t start = count % length, first = 0; first < length;
+       start = (start + count) % length, ++first)
     most = std::max(most, (start + count - 1) / length + 1);
   return most;
 }

@@ -218,7 +218,7 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
   bool inWindows = c.a.windows || c.b.windows;
   if ((c.a.panels && c.b.panels) || (inPanels && inWindows) ||
       !(inPanels || inWindows ? isSumOfProducts(op, maps)
-                 : linalg::isaContractionOpInterface(op)))
+                              : linalg::isaContractionOpInterface(op)))
     return std::nullopt;
   c.accumulator = c.c.elementType();
   if (!matchBody(op->getRegion(0).front(), c))

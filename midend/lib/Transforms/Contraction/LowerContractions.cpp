@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Emitter.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "buddy/Transforms/Buffer.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"

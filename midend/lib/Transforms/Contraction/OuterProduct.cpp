@@ -112,9 +112,8 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors,
   bool oneBlock = !thin && !scalable && c.outerReductions.empty() &&
                   !ShapedType::isDynamic(c.sizes[c.red]) && kcKnown &&
                   c.sizes[c.red] <= *kcKnown;
-  int64_t rest = ShapedType::isDynamic(c.sizes[c.col])
-                     ? 0
-                     : c.sizes[c.col] % staticWidth;
+  int64_t rest =
+      ShapedType::isDynamic(c.sizes[c.col]) ? 0 : c.sizes[c.col] % staticWidth;
   bool narrowEnd = !thin && !tiles && !scalable && rest > 0 &&
                    rest <= (vectors - 1) * schedule.getVl() &&
                    c.sizes[c.col] / staticWidth < kFewPanels;

@@ -56,8 +56,7 @@ Value ContractionEmitter::lanes(Value from, Value to) {
     return upper;
   Value lower = vector::CreateMaskOp::create(b, type, from);
   Value all = arith::ConstantOp::create(b, DenseElementsAttr::get(type, true));
-  return arith::AndIOp::create(b, upper,
-                               arith::XOrIOp::create(b, lower, all));
+  return arith::AndIOp::create(b, upper, arith::XOrIOp::create(b, lower, all));
 }
 
 void ContractionEmitter::packWindows(const Panel &panel, const Block &block) {
@@ -65,23 +64,21 @@ void ContractionEmitter::packWindows(const Panel &panel, const Block &block) {
     // A last element without a partner is paired with zero.
     Value last = sub(block.redCount, constant(1));
     for (Value offset : panel.offsets)
-      vector::StoreOp::create(b, zero(factorType()), block.packedB,
-                              add(mul(roundDown(last, constant(unit)),
-                                      panel.width),
-                                  mul(offset, unit)));
+      vector::StoreOp::create(
+          b, zero(factorType()), block.packedB,
+          add(mul(roundDown(last, constant(unit)), panel.width),
+              mul(offset, unit)));
   }
   for (Value offset : panel.offsets) {
     SmallVector<Segment> segments = segmentsOf(panel, offset);
-    forLoop(constant(0), constant(c.b.windows.places()), constant(1),
-            [&](Value tap) {
-              packTap(block, segments, tap, panel.width, offset);
-            });
+    forLoop(
+        constant(0), constant(c.b.windows.places()), constant(1),
+        [&](Value tap) { packTap(block, segments, tap, panel.width, offset); });
   }
 }
 
-void ContractionEmitter::packTap(const Block &block,
-                                 ArrayRef<Segment> segments, Value tap,
-                                 Value width, Value offset) {
+void ContractionEmitter::packTap(const Block &block, ArrayRef<Segment> segments,
+                                 Value tap, Value width, Value offset) {
   WindowsAttr windows = c.b.windows;
   unsigned last = windows.getImage().size() - 1;
   int64_t stride = windows.getStrides()[last], vl = schedule.getVl();
@@ -108,8 +105,8 @@ void ContractionEmitter::packTap(const Block &block,
       // Padding is no memory: what lies there is zero, as lanes left out are.
       at[i] = sub(at[i], constant(c.b.low[i]));
       if (i < last) {
-        Value inside = arith::CmpIOp::create(
-            b, arith::CmpIPredicate::ult, at[i], constant(size));
+        Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
+                                             at[i], constant(size));
         end = arith::SelectOp::create(b, inside, end, constant(0));
         continue;
       }
@@ -118,8 +115,7 @@ void ContractionEmitter::packTap(const Block &block,
       end = minimum(end, stepsTo(sub(constant(size), at[i])));
     }
     Value from = first ? mul(first, stride) : Value();
-    Value to =
-        stride == 1 ? end : add(mul(sub(end, constant(1)), stride), 1);
+    Value to = stride == 1 ? end : add(mul(sub(end, constant(1)), stride), 1);
     Values loaded;
     for (int64_t i = 0; i < stride; ++i)
       loaded.push_back(lanes(from ? sub(from, constant(i * vl)) : Value(),
@@ -148,15 +144,15 @@ void ContractionEmitter::packTap(const Block &block,
       for (int64_t l = 0; l < vl; ++l) {
         int64_t element = l * stride - i * vl;
         bool isHere = element >= 0 && element < vl;
-        picked.push_back(isHere ? (i == 0 ? element : vl + element)
+        picked.push_back(isHere   ? (i == 0 ? element : vl + element)
                          : i == 0 ? 0
                                   : l);
       }
       if (stride == 1)
         result = part;
       else
-        result = vector::ShuffleOp::create(b, i == 0 ? part : result, part,
-                                           picked);
+        result =
+            vector::ShuffleOp::create(b, i == 0 ? part : result, part, picked);
     }
     return result;
   };
@@ -166,32 +162,33 @@ void ContractionEmitter::packTap(const Block &block,
     return divide(sub(add(red, count - 1), tap), constant(count));
   };
   Value end = add(block.redStart, block.redCount);
-  forLoop(firstChannel(block.redStart), firstChannel(end), constant(1),
-          [&](Value channel) {
-            Value k = sub(add(mul(channel, count), tap), block.redStart);
-            Value loaded = load(channel);
-            if (unit == 1) {
-              vector::StoreOp::create(b, convert(c.b, loaded), block.packedB,
-                                      add(mul(k, width), offset));
-              return;
-            }
-            // To every other place of a row of pairs.
-            Value second = modulo(k, constant(unit));
-            VectorType maskType = factorType().clone(b.getI1Type());
-            SmallVector<bool> odd;
-            for (int64_t i = 0; i < unit * vl; ++i)
-              odd.push_back(i % unit != 0);
-            Value odds = arith::ConstantOp::create(
-                b, DenseElementsAttr::get(maskType, odd));
-            for (bool &bit : odd)
-              bit = !bit;
-            Value evens = arith::ConstantOp::create(
-                b, DenseElementsAttr::get(maskType, odd));
-            Value mask = arith::SelectOp::create(
-                b, equal(second, constant(0)), evens, odds);
-            vector::MaskedStoreOp::create(
-                b, block.packedB,
-                add(mul(sub(k, second), width), mul(offset, unit)), mask,
-                vector::InterleaveOp::create(b, loaded, loaded));
-          });
+  forLoop(
+      firstChannel(block.redStart), firstChannel(end), constant(1),
+      [&](Value channel) {
+        Value k = sub(add(mul(channel, count), tap), block.redStart);
+        Value loaded = load(channel);
+        if (unit == 1) {
+          vector::StoreOp::create(b, convert(c.b, loaded), block.packedB,
+                                  add(mul(k, width), offset));
+          return;
+        }
+        // To every other place of a row of pairs.
+        Value second = modulo(k, constant(unit));
+        VectorType maskType = factorType().clone(b.getI1Type());
+        SmallVector<bool> odd;
+        for (int64_t i = 0; i < unit * vl; ++i)
+          odd.push_back(i % unit != 0);
+        Value odds =
+            arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, odd));
+        for (bool &bit : odd)
+          bit = !bit;
+        Value evens =
+            arith::ConstantOp::create(b, DenseElementsAttr::get(maskType, odd));
+        Value mask =
+            arith::SelectOp::create(b, equal(second, constant(0)), evens, odds);
+        vector::MaskedStoreOp::create(
+            b, block.packedB,
+            add(mul(sub(k, second), width), mul(offset, unit)), mask,
+            vector::InterleaveOp::create(b, loaded, loaded));
+      });
 }

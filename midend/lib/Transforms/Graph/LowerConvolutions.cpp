@@ -1,14 +1,16 @@
 //===- LowerConvolutions.cpp - convolutions as matrix products ------------===//
 //
 // Enters: linalg ops that are convolutions, on tensors, padding aside. Leaves:
-// for each with several output channels that share its windows, an op that
-// copies the windows to columns ("im2col": Chellapilla, Puri and Simard, "High
-// Performance Convolutional Neural Networks for Document Processing", 2006) and
-// a contraction of them with the filter; where a window is one element the
-// input itself is the columns. Others, depthwise ones say, stay as they are.
+// for each with several output channels that share its windows, a contraction
+// of the filter and columns that are windows: by an indexing map, or where the
+// contraction's generator would not take that (Contraction/Windows.cpp) made by
+// an op that copies them ("im2col": Chellapilla, Puri and Simard, "High
+// Performance Convolutional Neural Networks for Document Processing", 2006).
+// Where a window is one element the input itself is the columns. Others,
+// depthwise ones say, stay as they are.
 //
-// Columns larger than the last cache are made and used part by part: the op is
-// tiled first, along the batch and then along the image.
+// Copied columns larger than the last cache are made and used part by part: the
+// op is tiled first, along the batch and then along the image.
 //
 //===----------------------------------------------------------------------===//
 
@@ -195,9 +197,8 @@ public:
                                          b.getAffineDimExpr(loops - 1)));
     if (at.size() != c.map(0).getNumResults())
       return false;
-    linalg::GenericOp product =
-        makeProduct(c.op->getOperand(0),
-                    AffineMap::get(loops, 0, at, b.getContext()));
+    linalg::GenericOp product = makeProduct(
+        c.op->getOperand(0), AffineMap::get(loops, 0, at, b.getContext()));
     product->setAttr(kWindowsAttr, windows);
     if (Contraction::match(product)) {
       finish(product);
@@ -226,9 +227,8 @@ private:
     SmallVector<ArrayRef<unsigned>> merged = {c.rows, c.points, c.reductions};
     SmallVector<unsigned> filterDims = dimsOf(c.map(1));
     SmallVector<unsigned> resultDims = dimsOf(c.map(2));
-    Value factors[] = {factor,
-                       collapse(b, loc, c.op->getOperand(1),
-                                reassociate(filterDims, merged))};
+    Value factors[] = {factor, collapse(b, loc, c.op->getOperand(1),
+                                        reassociate(filterDims, merged))};
     Value sums = collapseInit(reassociate(resultDims, merged));
     auto maps = {map, productMap(filterDims), productMap(resultDims)};
     SmallVector<utils::IteratorType> kinds(c.outer.size() + 2,
@@ -275,8 +275,7 @@ private:
   WindowsAttr findWindows(const TargetInfo &target) const {
     unsigned rank = c.points.size(), last = rank - 1;
     if (!target.hasMasks() || !c.pointsLast ||
-        c.reductions.size() != rank + 1 ||
-        c.map(0).getNumResults() < rank + 1)
+        c.reductions.size() != rank + 1 || c.map(0).getNumResults() < rank + 1)
       return {};
     auto own = c.map(0).getResults().take_back(rank + 1);
     if (own[0] != b.getAffineDimExpr(c.reductions[0]))
@@ -284,14 +283,13 @@ private:
     SmallVector<int64_t> image, kernel, strides, dilations;
     for (unsigned i = 0; i < rank; ++i) {
       unsigned point = c.points[i], tap = c.reductions[i + 1];
-      for (auto [dim, steps] : {std::pair(point, &strides),
-                                std::pair(tap, &dilations)}) {
+      for (auto [dim, steps] :
+           {std::pair(point, &strides), std::pair(tap, &dilations)}) {
         int64_t size = c.sizes[dim];
         if (ShapedType::isDynamic(size) || size == 0)
           return {};
         // The expression is linear: its value at 1 is the factor.
-        SmallVector<AffineExpr> at(c.sizes.size(),
-                                   b.getAffineConstantExpr(0));
+        SmallVector<AffineExpr> at(c.sizes.size(), b.getAffineConstantExpr(0));
         at[dim] = b.getAffineConstantExpr(1);
         auto step = dyn_cast<AffineConstantExpr>(own[i + 1].replaceDims(at));
         if (!step || (step.getValue() < 1 && size > 1))
@@ -306,10 +304,10 @@ private:
           b.getAffineConstantExpr(0))
         return {};
     }
-    int64_t lanes = target.vectorLength(
-        std::max(32u, c.type(0).getElementTypeBitWidth()));
-    auto windows = WindowsAttr::get(b.getContext(), image, kernel, strides,
-                                    dilations);
+    int64_t lanes =
+        target.vectorLength(std::max(32u, c.type(0).getElementTypeBitWidth()));
+    auto windows =
+        WindowsAttr::get(b.getContext(), image, kernel, strides, dilations);
     if (windows.segments(lanes) > kMostSegments || strides[last] > lanes)
       return {};
     return windows;

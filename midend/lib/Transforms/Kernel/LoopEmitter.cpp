@@ -630,6 +630,9 @@ void LoopEmitter::emit() {
   reportScalar();
 }
 
+/// Elements, or terms of sums, that are worth a task of their own.
+static constexpr int64_t kShortTask = 2048;
+
 void LoopEmitter::emitLoops() {
   SmallVector<Range> ranges = op.createLoopRanges(builder, loc);
   SmallVector<unsigned> parallel;
@@ -674,6 +677,26 @@ void LoopEmitter::emitLoops() {
   size_t outer = inside ? dims.size() - 1 : dims.size();
   if (interleaves(dims) && dims.size() > 2)
     outer = dims.size() - 2;
+  // A task finds its place in several dimensions by divisions. Short ones take
+  // more of the loops along, as long as there are tasks enough.
+  SmallVector<int64_t> known = op.getStaticLoopRanges();
+  auto product = [&](ArrayRef<unsigned> some) {
+    int64_t count = 1;
+    for (unsigned dim : some)
+      count = ShapedType::isDynamic(known[dim]) || count < 0
+                  ? -1
+                  : count * known[dim];
+    return count;
+  };
+  while (outer > 1) {
+    int64_t tasks = product(dims.take_front(outer - 1));
+    int64_t inner = product(dims.drop_front(outer)),
+            terms = product(reductions);
+    if (tasks < target.parallelTasks || inner < 0 || terms < 0 ||
+        inner * terms >= kShortTask)
+      break;
+    --outer;
+  }
   SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)),
       upper;
   for (unsigned dim : dims.take_front(outer))
