@@ -124,7 +124,7 @@ static TargetInfo x86Target(llvm::StringRef name, llvm::StringRef cpu,
   t.fmaPorts = x86FmaPorts(cpu);
   // LLVM's generic AVX512 levels prefer 256-bit vectors.
   if (vectorBits == 512)
-    t.features = "-prefer-256-bit", t.l2Bytes = 1 << 20;
+    t.features = "-prefer-256-bit,+avx512bw,+avx512vl", t.l2Bytes = 1 << 20;
   // What the CPU implies and passes ask for.
   if (!features.empty())
     t.features += ("," + features).str();

@@ -224,6 +224,52 @@ SmallVector<AffineExpr> PanelsAttr::index(AffineExpr n, AffineExpr k) const {
           k % getUnit()};
 }
 
+LogicalResult
+WindowsAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                    ArrayRef<int64_t> image, ArrayRef<int64_t> kernel,
+                    ArrayRef<int64_t> strides, ArrayRef<int64_t> dilations) {
+  if (image.empty() || image.size() != kernel.size() ||
+      image.size() != strides.size() || image.size() != dilations.size())
+    return emitError() << "windows need an entry of each list a dimension";
+  for (ArrayRef<int64_t> list : {image, kernel, strides, dilations})
+    if (llvm::any_of(list, [](int64_t n) { return n < 1; }))
+      return emitError() << "windows need numbers of at least 1";
+  return success();
+}
+
+/// The digits of `number`, all but the first less than their base.
+static SmallVector<AffineExpr> digits(AffineExpr number,
+                                      ArrayRef<int64_t> bases) {
+  SmallVector<AffineExpr> result(bases.size());
+  for (size_t i = bases.size(); i-- > 1;) {
+    result[i] = number % bases[i];
+    number = number.floorDiv(bases[i]);
+  }
+  result[0] = number;
+  return result;
+}
+
+SmallVector<AffineExpr> WindowsAttr::index(AffineExpr col,
+                                           AffineExpr red) const {
+  SmallVector<AffineExpr> at = {red.floorDiv(places())};
+  SmallVector<AffineExpr> points = digits(col, getImage());
+  SmallVector<AffineExpr> taps = digits(red % places(), getKernel());
+  for (auto [point, tap, stride, dilation] :
+       llvm::zip(points, taps, getStrides(), getDilations()))
+    at.push_back(point * stride + tap * dilation);
+  return at;
+}
+
+int64_t WindowsAttr::segments(int64_t count) const {
+  int64_t length = getImage().back(), most = 1;
+  if (getImage().size() == 1)
+    return 1;
+  for (int64_t start = count % length, first = 0; first < length;
+       start = (start + count) % length, ++first)
+    most = std::max(most, (start + count - 1) / length + 1);
+  return most;
+}
+
 /// Tensors with a result for each destination, or buffers without results.
 static LogicalResult verifyDestinations(DestinationStyleOpInterface op) {
   bool tensors = isa<TensorType>(op.getDpsInits().front().getType());

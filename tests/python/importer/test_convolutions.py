@@ -109,3 +109,64 @@ def test_pooling_windows(stride: int) -> None:
     x = torch.randn(2, 3, 20, 37)
     compare(lambda x: F.max_pool2d(x, 3, stride, 1), x)
     compare(lambda x: F.avg_pool2d(x, (2, 3), stride), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("image", [(7, 7), (14, 14), (6, 33), (3, 16), (9, 5), (40, 28)])
+def test_windows_in_rows_of_many_lengths(image: tuple[int, int], dtype: torch.dtype) -> None:
+    """Vectors of points lie in one row of the output or in several, and end in the middle."""
+    tolerance = TOLERANCES[dtype]
+    for channels, kernel, options in [
+        (5, (3, 3), {"padding": 1}),
+        (4, (3, 2), {"padding": (0, 1), "stride": 2}),
+        (32, (3, 3), {"padding": 2, "dilation": 2}),
+        (3, (5, 3), {"padding": (4, 1), "stride": (1, 3)}),
+    ]:
+        x = torch.randn(2, channels, *image, dtype=dtype)
+        weight = torch.randn(9, channels, *kernel, dtype=dtype)
+        bias = torch.randn(9, dtype=dtype)
+        compare(
+            lambda x, w, b, o=options: F.conv2d(x, w, b, **o).relu(), x, weight, bias,
+            rtol=tolerance, atol=tolerance * 4,
+        )  # fmt: skip
+
+
+def test_padded_image_with_other_readers() -> None:
+    """An image that is padded for two convolutions and read besides."""
+    x, weight = torch.randn(1, 6, 14, 14), torch.randn(8, 6, 3, 3)
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        padded = F.pad(x.relu(), (1, 1, 1, 1))
+        return F.conv2d(padded, w), F.conv2d(padded, w, stride=2), padded, F.conv2d(x, w, padding=1)
+
+    compare(function, x, weight, rtol=1e-4, atol=1e-4)
+
+
+def test_bottleneck_of_a_residual_network() -> None:
+    """Norm, activation and residual are computed with the products; the input lives on."""
+    torch.manual_seed(0)
+    convolutions = [
+        torch.nn.Conv2d(24, 12, 1, bias=False),
+        torch.nn.Conv2d(12, 12, 3, padding=1, bias=False),
+        torch.nn.Conv2d(12, 24, 1, bias=False),
+    ]
+    layers = [
+        torch.nn.Sequential(c, torch.nn.BatchNorm2d(c.out_channels)).eval() for c in convolutions
+    ]
+    for layer in layers:
+        layer[1].running_mean.normal_()
+        layer[1].running_var.uniform_(0.5, 2)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = layers[0](x).relu()
+        return (layers[2](layers[1](y).relu()) + x).relu()
+
+    with torch.no_grad():
+        compare(function, torch.randn(2, 24, 15, 14), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int16])
+def test_pixels_in_turns(factor: int, dtype: torch.dtype) -> None:
+    x = torch.randn(2, 2 * factor**2, 3, 37).mul(9).to(dtype)
+    compare(lambda x: F.pixel_shuffle(x, factor) + 1, x)

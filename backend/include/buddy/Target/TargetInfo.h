@@ -67,6 +67,11 @@ struct TargetInfo {
   /// One instruction adds products of bf16 pairs to vectors of f32 (x86's
   /// vdpbf16ps).
   bool hasBFloat16Dot() const { return hasFeature("avx512bf16"); }
+  /// Loads and stores of vectors of any elements leave lanes out for free, and
+  /// touch no memory for them (AVX-512's mask registers).
+  bool hasMasks() const {
+    return hasFeature("avx512bw") && hasFeature("avx512vl");
+  }
   /// Matrix tiles multiply bf16: 16 rows of 16 pairs by 16 pairs of 16 columns,
   /// added to 16 x 16 sums in f32, in eight tile registers (x86's AMX).
   bool hasBFloat16Tiles() const {

@@ -50,6 +50,8 @@ inline constexpr llvm::StringLiteral kTargetAttr = "buddy.target";
 inline constexpr llvm::StringLiteral kPhaseAttr = "buddy.phase";
 /// Op attribute: ScheduleAttr.
 inline constexpr llvm::StringLiteral kScheduleAttr = "buddy.schedule";
+/// Op attribute: WindowsAttr.
+inline constexpr llvm::StringLiteral kWindowsAttr = "buddy.windows";
 
 /// The `buddy_element` (buddy/Runtime/Array.h) of a type, if there is one.
 std::optional<int64_t> libraryElement(mlir::Type type);

@@ -218,6 +218,46 @@ def Buddy_PanelsAttr : Buddy_Attr<"Panels", "panels"> {
   }];
 }
 
+def Buddy_WindowsAttr : Buddy_Attr<"Windows", "windows"> {
+  let summary = "the windows of a convolution as columns of a matrix, on a contraction";
+  let description = [{
+    Of a convolution as a contraction: its columns are the points of the output image in
+    row-major order, its reduction the input channels and the places of the filter, the
+    last of these fastest. All lists have an entry a spatial dimension. The image operand
+    is then read by an indexing map that ends in a channel and a place in the image, and
+    no columns are stored:
+
+    ```mlir
+    #buddy.windows<image = [14, 14], kernel = [3, 3], strides = [1, 1], dilations = [1, 1]>
+    // affine_map<(n, row, col, red) -> (n, red floordiv 9,
+    //   col floordiv 14 + (red mod 9) floordiv 3, col mod 14 + red mod 3)>
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$image, ArrayRefParameter<"int64_t">:$kernel,
+                        ArrayRefParameter<"int64_t">:$strides,
+                        ArrayRefParameter<"int64_t">:$dilations);
+  let assemblyFormat = [{
+    `<` `image` `=` `[` $image `]` `,` `kernel` `=` `[` $kernel `]` `,`
+        `strides` `=` `[` $strides `]` `,` `dilations` `=` `[` $dilations `]` `>`
+  }];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Places in a window of one channel.
+    int64_t places() const {
+      int64_t count = 1;
+      for (int64_t size : getKernel())
+        count *= size;
+      return count;
+    }
+    /// Channel and place in the image of element `red` of column `col`.
+    ::llvm::SmallVector<::mlir::AffineExpr> index(::mlir::AffineExpr col,
+                                                  ::mlir::AffineExpr red) const;
+    /// Rows of the output image that `count` columns from a multiple of `count` on lie in, at
+    /// most.
+    int64_t segments(int64_t count) const;
+  }];
+}
+
 def F32Buffer : AnyTypeOf<[RankedTensorOf<[F32]>, MemRefRankOf<[F32], [2]>]>;
 def I32Buffer : AnyTypeOf<[RankedTensorOf<[I32]>, MemRefRankOf<[I32], [2]>]>;
 def I8Buffer : AnyTypeOf<[RankedTensorOf<[I8]>, MemRefRankOf<[I8], [3]>]>;

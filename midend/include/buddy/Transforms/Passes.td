@@ -99,15 +99,28 @@ def LowerConvolutions : Pass<"buddy-lower-convolutions", "::mlir::func::FuncOp">
   let summary = "convolutions as matrix products of filters and windows";
   let description = [{
     A convolution, of any number of dimensions, strides, dilations, groups and either
-    order of channels, whose output channels share windows, becomes an op that copies
-    the windows to columns and a contraction. Windows of one element are not copied.
-    What is depthwise, or has few output channels, is left alone. Columns that are
-    larger than a quarter of the last cache are made tile by tile, those of a batch of
-    unknown size image by image.
+    order of channels, whose output channels share windows, becomes a contraction of the
+    filter with columns, which are windows. Where the target's vectors have masks, the
+    image's size is known and its rows are contiguous, columns exist as an indexing map
+    only, with the attribute `buddy.windows` (`#buddy.windows`): the contraction's
+    generator takes them from the image.
 
     ```mlir
     %y = linalg.conv_2d_nchw_fchw ins(%x, %w : tensor<1x8x9x9xf32>, tensor<16x8x3x3xf32>) …
     // becomes
+    #x = affine_map<(n, f, p, k) -> (n, k floordiv 9, p floordiv 7 + (k mod 9) floordiv 3,
+                                     p mod 7 + k mod 3)>
+    %product = linalg.generic {indexing_maps = [#x, …], buddy.windows = …}
+      ins(%x, %f : tensor<1x8x9x9xf32>, tensor<16x72xf32>) …
+    ```
+
+    Otherwise an op copies the windows to columns. Windows of one element side by side
+    are the image itself. What is depthwise, or has few output channels, is left alone.
+    Columns that are larger than a quarter of the last cache are made tile by tile, those
+    of a batch of unknown size image by image.
+
+    ```mlir
+    // or
     %columns = linalg.generic … ins(%x) outs(…: tensor<1x8x3x3x7x7xf32>)  // a copy
     %product = linalg.generic … ins(%c, %f : tensor<1x72x49xf32>, tensor<16x72xf32>) …
     ```
@@ -121,7 +134,9 @@ def FuseElementwise : Pass<"buddy-fuse-elementwise", "::mlir::func::FuncOp"> {
   let description = [{
     Generalizes named linalg ops except contractions, then fuses element-wise producers
     with one use into their consumers (upstream's patterns). A contraction is no
-    consumer: fused operands would be computed once for each use of an element.
+    consumer: fused operands would be computed once for each use of an element. What follows
+    a contraction whose result is used in another shape only (a convolution's) is computed
+    in the contraction's shape and reshaped after it.
 
     ```mlir
     %a = linalg.exp ins(%x …)
@@ -299,6 +314,10 @@ def LowerContractions : Pass<"buddy-lower-contractions", "::mlir::func::FuncOp">
     what it reads besides is not its output but in place. An op without a schedule is left
     alone.
 
+    Windows (`buddy.windows`) are packed from the image by masked loads. Of an image that
+    is a copy with zeros around it, made for that only, the original is read, and masks
+    leave the zeros out; the copy is erased.
+
     ```mlir
     linalg.matmul {buddy.schedule = …} ins(%a, %b) outs(%c)
     // becomes
@@ -391,10 +410,13 @@ def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
     one OpenMP loop, with as many threads as the amount of work is worth, and whose inner
     dimensions stay sequential. The innermost loop works on vectors if every operand is
     contiguous or constant along it and every op of the body has a vector form, and on
-    scalars for the rest of its range and otherwise; a reduction keeps several
-    accumulators. What the body reads at computed places is gathered, or loaded where it is
-    adjacent. Inputs that are contiguous along another loop are read in square tiles and
-    transposed in registers. A single parallel dimension is split into chunks. Copies too are
+    scalars otherwise; what is left of its range is one vector with a mask where the
+    target has masks, else narrower vectors and scalars. What the body reads at computed
+    places is gathered, or loaded where it is adjacent. Inputs that are contiguous along
+    another loop are read in square tiles and transposed in registers; two, four or eight
+    rows that become neighbouring elements are read in vectors and interleaved. A reduction
+    keeps several accumulators. A single parallel dimension is split into chunks. Copies too
+    are
     loops of this kind.
 
     ```mlir

@@ -76,8 +76,9 @@ static ScheduleAttr chooseSchedule(const Contraction &c,
   kc = std::clamp<int64_t>(kc, 64, 512);
   // The generator reads rows of A as tiles where they lie.
   const bool tiles = pairs && target.hasBFloat16Tiles() && vl == 16 &&
-                     c.a.isContiguousAlong(c.red);
-  int64_t mc = mr * (tiles ? 64 : 16);
+                     c.a.isContiguousAlong(c.red) && !c.b.windows;
+  // Windows cost more to pack than a matrix does: more rows share that.
+  int64_t mc = mr * (tiles ? 64 : c.b.windows ? 32 : 16);
   // RISC-V sums a vector by one slow instruction and has no cheap masks.
   int64_t dotM = scalable ? 0 : 8;
   int64_t packM = mr * 4;

@@ -132,6 +132,29 @@ matchPanels(AffineMap &map, ShapedType type) {
   return std::nullopt;
 }
 
+/// Reads an indexing map as that of an image whose windows are columns, as
+/// `windows` describes them: replaces it by one to the outer dimensions, column
+/// and reduction.
+static bool matchWindows(AffineMap &map, WindowsAttr windows) {
+  unsigned rank = map.getNumResults(), own = 1 + windows.getImage().size();
+  MLIRContext *context = map.getContext();
+  if (rank < own)
+    return false;
+  for (unsigned n = 0; n < map.getNumDims(); ++n)
+    for (unsigned k = 0; k < map.getNumDims(); ++k) {
+      AffineExpr col = getAffineDimExpr(n, context);
+      AffineExpr red = getAffineDimExpr(k, context);
+      if (n == k || map.getResults().take_back(own) !=
+                        ArrayRef<AffineExpr>(windows.index(col, red)))
+        continue;
+      SmallVector<AffineExpr> results(map.getResults().drop_back(own));
+      results.append({col, red});
+      map = AffineMap::get(map.getNumDims(), 0, results, context);
+      return true;
+    }
+  return false;
+}
+
 /// The op is a sum of products over projected permutations: each dimension is
 /// one of the output or of both factors, all in two operands at least.
 static bool isSumOfProducts(linalg::LinalgOp op, ArrayRef<AffineMap> maps) {
@@ -156,6 +179,8 @@ static bool isSumOfProducts(linalg::LinalgOp op, ArrayRef<AffineMap> maps) {
 }
 
 bool Contraction::fits(ScheduleAttr schedule) const {
+  if (b.windows)
+    return !schedule.getScalable();
   if (!b.panels)
     return true;
   int64_t unit = schedule.getPairs() && multipliesBFloat16() ? 2 : 1;
@@ -181,12 +206,19 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     operand->strides = *strides;
     if (i < 2 && (operand->panels = matchPanels(maps[i], type)))
       operand->strides.assign(2, ShapedType::kDynamic);
+    if (auto windows = op->getAttrOfType<WindowsAttr>(kWindowsAttr);
+        windows && i < 2 && !operand->panels && !c.a.windows &&
+        matchWindows(maps[i], windows)) {
+      operand->windows = windows;
+      operand->strides.assign(maps[i].getNumResults(), ShapedType::kDynamic);
+    }
     operand->map = maps[i];
   }
   bool inPanels = c.a.panels || c.b.panels;
-  if ((c.a.panels && c.b.panels) ||
-      !(inPanels ? isSumOfProducts(op, maps)
-                 : linalg::isaContractionOpInterface(op)))
+  bool inWindows = c.a.windows || c.b.windows;
+  if ((c.a.panels && c.b.panels) || (inPanels && inWindows) ||
+      !(inPanels || inWindows ? isSumOfProducts(op, maps)
+                              : linalg::isaContractionOpInterface(op)))
     return std::nullopt;
   c.accumulator = c.c.elementType();
   if (!matchBody(op->getRegion(0).front(), c))
@@ -216,6 +248,10 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     return (isUnit(dim) ? 0 : 8) + (c.c.isContiguousAlong(dim) ? 4 : 0) +
            (factor.isContiguousAlong(dim) ? 2 : 0);
   });
+  if (inWindows) {
+    AffineMap map = c.a.windows ? c.a.map : c.b.map;
+    col = map.getDimPosition(map.getNumResults() - 2);
+  }
   if (inPanels)
     col = (c.a.panels ? c.a : c.b).map.getDimPosition(0);
   if (!col || !llvm::is_contained(columns, *col))
@@ -227,6 +263,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
     return (isUnit(dim) ? 0 : 4) + (c.b.isContiguousAlong(dim) ? 2 : 0) +
            (c.a.isContiguousAlong(dim) ? 1 : 0);
   });
+  if (inWindows)
+    red = c.b.map.getDimPosition(c.b.map.getNumResults() - 1);
   if (inPanels)
     red = c.b.map.getDimPosition(1);
   if (!red || !llvm::is_contained(reductions, *red))

@@ -33,6 +33,13 @@ struct Contraction {
       int64_t width, unit;
     };
     std::optional<Panels> panels;
+    /// It is an image whose windows are columns; then `map` ends in column and
+    /// reduction, for all dimensions of the operand from the channel on, and
+    /// the strides are unknown.
+    WindowsAttr windows;
+    /// Zeros around the image, in front of each dimension of a window; empty if
+    /// there are none. `padded` is the image's size with those at both ends.
+    llvm::SmallVector<int64_t> low, padded;
 
     mlir::Type elementType() const;
     bool has(unsigned dim) const { return position(dim).has_value(); }

@@ -4,6 +4,7 @@
 //   Emitter.cpp       what all share: sizes, loops, element access
 //   OuterProduct.cpp  vectors along columns, register tile of rows x vectors
 //   Packing.cpp       panels of B, rows of A and results in buffers of a thread
+//   Windows.cpp       panels of B from the windows of an image
 //   MatrixTile.cpp    matrix tiles of bf16 instead of a register tile's vectors
 //   DotProduct.cpp    vectors along the reduction, for few rows
 //   Epilogue.cpp      an element-wise op on the results of a task
@@ -210,6 +211,23 @@ private:
                    int64_t rows);
   void writeScratch(const Panel &panel, const Block &block, Value row,
                     int64_t rows);
+
+  //===-- Windows.cpp -----------------------------------------------------===//
+  /// Columns of one vector that lie in one row of the output image.
+  struct Segment {
+    Value from, to; ///< First lane and the one after the last.
+    Value column;   ///< Of lane 0 in the row, if it had one: may be negative.
+    Values lines;   ///< The row: its place in all dimensions but the last.
+  };
+  /// The windows of a panel's points to the buffer.
+  void packWindows(const Panel &panel, const Block &block);
+  llvm::SmallVector<Segment> segmentsOf(const Panel &panel, Value offset);
+  void packTap(const Block &block, llvm::ArrayRef<Segment> segments, Value tap,
+               Value width, Value offset);
+  /// Lanes from <= i < to; no lower bound if `from` is null.
+  Value lanes(Value from, Value to);
+  /// The place of a number in a row-major array of so many dimensions.
+  Values delinearize(Value number, llvm::ArrayRef<int64_t> sizes);
 
   //===-- DotProduct.cpp --------------------------------------------------===//
   void emitDotProduct();

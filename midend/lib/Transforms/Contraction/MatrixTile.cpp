@@ -25,7 +25,7 @@ using namespace buddy;
 static constexpr int64_t kRows = 16, kDepth = 32, kTiles = 2;
 
 bool ContractionEmitter::mayUseTiles() const {
-  return schedule.getTileM() > 0 && unit == 2 && c.row &&
+  return schedule.getTileM() > 0 && unit == 2 && c.row && !c.b.windows &&
          c.a.isContiguousAlong(c.red);
 }
 

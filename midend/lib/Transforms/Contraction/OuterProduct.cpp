@@ -11,6 +11,7 @@
 #include "Emitter.h"
 #include "buddy/Transforms/Parallel.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace buddy;
@@ -25,6 +26,10 @@ static constexpr int64_t kScalableBuffer = 16384;
 /// foresee; software prefetches were measured to help little.
 static constexpr int64_t kStreamedColumns = 4096, kStreamedRows = 8,
                          kStreamedPanels = 16;
+
+/// Of at most so many panels a last one that is half empty costs enough to
+/// have code of its own, with fewer vectors.
+static constexpr int64_t kFewPanels = 16;
 
 bool ContractionEmitter::mayBeEdge(int64_t vectors) const {
   int64_t columns = c.sizes[c.col];
@@ -107,6 +112,11 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors,
   bool oneBlock = !thin && !scalable && c.outerReductions.empty() &&
                   !ShapedType::isDynamic(c.sizes[c.red]) && kcKnown &&
                   c.sizes[c.red] <= *kcKnown;
+  int64_t rest =
+      ShapedType::isDynamic(c.sizes[c.col]) ? 0 : c.sizes[c.col] % staticWidth;
+  bool narrowEnd = !thin && !tiles && !scalable && rest > 0 &&
+                   rest <= (vectors - 1) * schedule.getVl() &&
+                   c.sizes[c.col] / staticWidth < kFewPanels;
   // Blocks of about as many rows each, or threads would get uneven shares.
   Value blocks = maximum(ceilDiv(rowCount, mc), constant(1));
   mc = minimum(mc, maximum(roundUp(ceilDiv(rowCount, blocks), constant(rows)),
@@ -166,8 +176,7 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors,
                   bothOf(isLastOuter,
                          equal(add(redStart, block.redCount), sizes[c.red]));
             }
-            forLoop(firstCol, endCol, width, [&](Value col) {
-              Panel panel = makePanel(col, width, vectors);
+            auto computePanel = [&](const Panel &panel) {
               auto compute = [&] {
                 tiles ? emitMatrixTiles(panel, block, endRow)
                       : emitTiles(panel, block, endRow, rows);
@@ -197,6 +206,21 @@ void ContractionEmitter::emitOuterProduct(int64_t rows, int64_t vectors,
                       ? b.createOrFold<arith::OrIOp>(packs, panel.isEdge)
                       : packs;
               ifElse(condition, packed, [&] { unpacked(false); });
+            };
+            forLoop(firstCol, endCol, width, [&](Value col) {
+              if (!narrowEnd)
+                return computePanel(makePanel(col, width, vectors));
+              ifElse(
+                  lessThan(sub(sizes[c.col], col), width),
+                  [&] {
+                    computePanel(makePanel(
+                        col, width, llvm::divideCeil(rest, schedule.getVl())));
+                  },
+                  [&] {
+                    Panel whole = makePanel(col, width, vectors);
+                    whole.isEdge = Value();
+                    computePanel(whole);
+                  });
             });
           });
         });

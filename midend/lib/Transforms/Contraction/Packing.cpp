@@ -52,6 +52,8 @@ void ContractionEmitter::packB(const Panel &panel, const Block &block) {
         },
         [&] { packContiguous(panel, block, /*masked=*/false); });
   }
+  if (c.b.windows)
+    return packWindows(panel, block);
   if (!c.b.isContiguousAlong(c.red))
     return packByElement(panel, block);
   if (schedule.getScalable())

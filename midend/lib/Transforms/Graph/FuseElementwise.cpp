@@ -1,6 +1,7 @@
 //===- FuseElementwise.cpp - fuse chains of element-wise ops --------------===//
 
 #include "buddy/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/Transforms/Transforms.h"
@@ -27,6 +28,41 @@ static bool recomputesMuch(linalg::GenericOp producer,
              });
 }
 
+/// The operand is the result of a contraction, or of what followed it, in the
+/// shape of a convolution's: without the reshape in between the op is the
+/// contraction's epilogue.
+static bool isReshapedResult(OpOperand *operand) {
+  auto expand = operand->get().getDefiningOp<tensor::ExpandShapeOp>();
+  auto consumer = dyn_cast<linalg::GenericOp>(operand->getOwner());
+  if (!expand || !expand->hasOneUse() || !consumer ||
+      consumer.getNumReductionLoops() != 0 || consumer.hasIndexSemantics() ||
+      !expand.getType().hasStaticShape())
+    return false;
+  // Seen in one piece, what does not lie in one would be copied.
+  for (OpOperand *other : consumer.getDpsInputOperands()) {
+    if (other->get().getDefiningOp<tensor::ExtractSliceOp>())
+      return false;
+    auto tensor = other->get().getDefiningOp<bufferization::ToTensorOp>();
+    if (tensor && !cast<MemRefType>(tensor.getBuffer().getType())
+                       .getLayout()
+                       .isIdentity())
+      return false;
+  }
+  Value result = expand.getSrc();
+  for (int64_t steps = 0; steps < 8; ++steps) {
+    auto producer = result.getDefiningOp<linalg::GenericOp>();
+    if (!producer || !producer->hasOneUse())
+      return false;
+    if (producer.getNumReductionLoops() != 0)
+      return true;
+    // The chain's first operand is where it comes from.
+    if (producer.getNumDpsInputs() == 0)
+      return false;
+    result = producer.getDpsInputs()[0];
+  }
+  return false;
+}
+
 namespace {
 struct FuseElementwise : buddy::impl::FuseElementwiseBase<FuseElementwise> {
   void runOnOperation() override {
@@ -51,10 +87,13 @@ struct FuseElementwise : buddy::impl::FuseElementwiseBase<FuseElementwise> {
       auto consumer = cast<linalg::LinalgOp>(operand->getOwner());
       return producer && producer->hasOneUse() &&
              !linalg::isaContractionOpInterface(consumer) &&
+             !consumer->hasAttr(buddy::kWindowsAttr) &&
              !recomputesMuch(producer, consumer);
     };
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, control);
+    linalg::populateFoldReshapeOpsByCollapsingPatterns(patterns,
+                                                       isReshapedResult);
     linalg::populateEraseUnusedOperandsAndResultsPatterns(patterns);
     linalg::populateInlineConstantOperandsPatterns(patterns);
     tensor::populateFoldTensorEmptyPatterns(patterns);

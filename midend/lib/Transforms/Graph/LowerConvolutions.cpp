@@ -1,17 +1,20 @@
 //===- LowerConvolutions.cpp - convolutions as matrix products ------------===//
 //
 // Enters: linalg ops that are convolutions, on tensors, padding aside. Leaves:
-// for each with several output channels that share its windows, an op that
-// copies the windows to columns ("im2col": Chellapilla, Puri and Simard, "High
-// Performance Convolutional Neural Networks for Document Processing", 2006) and
-// a contraction of them with the filter; where a window is one element the
-// input itself is the columns. Others, depthwise ones say, stay as they are.
+// for each with several output channels that share its windows, a contraction
+// of the filter and columns that are windows: by an indexing map, or where the
+// contraction's generator would not take that (Contraction/Windows.cpp) made by
+// an op that copies them ("im2col": Chellapilla, Puri and Simard, "High
+// Performance Convolutional Neural Networks for Document Processing", 2006).
+// Where a window is one element the input itself is the columns. Others,
+// depthwise ones say, stay as they are.
 //
-// Columns larger than the last cache are made and used part by part: the op is
-// tiled first, along the batch and then along the image.
+// Copied columns larger than the last cache are made and used part by part: the
+// op is tiled first, along the batch and then along the image.
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Contraction/Contraction.h"
 #include "buddy/Transforms/ModuleTarget.h"
 #include "buddy/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
@@ -171,6 +174,40 @@ public:
   Rewriter(RewriterBase &b, const Convolution &c)
       : b(b), loc(c.op->getLoc()), c(c) {}
 
+  /// The input is the columns.
+  bool hasColumns() { return dimsOfColumnsAsGiven(c.columnDims()).has_value(); }
+
+  /// Without columns, the contraction reading windows where they lie; false,
+  /// with nothing changed, if the contraction's generator would not.
+  bool runOnWindows(const TargetInfo &target) {
+    WindowsAttr windows = findWindows(target);
+    if (!windows)
+      return false;
+    unsigned loops = c.outer.size() + 3;
+    SmallVector<AffineExpr> at;
+    for (AffineExpr expr : c.map(0).getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(expr);
+      const unsigned *found =
+          dim ? llvm::find(c.outer, dim.getPosition()) : c.outer.end();
+      if (found == c.outer.end())
+        break;
+      at.push_back(b.getAffineDimExpr(found - c.outer.begin()));
+    }
+    llvm::append_range(at, windows.index(b.getAffineDimExpr(loops - 2),
+                                         b.getAffineDimExpr(loops - 1)));
+    if (at.size() != c.map(0).getNumResults())
+      return false;
+    linalg::GenericOp product = makeProduct(
+        c.op->getOperand(0), AffineMap::get(loops, 0, at, b.getContext()));
+    product->setAttr(kWindowsAttr, windows);
+    if (Contraction::match(product)) {
+      finish(product);
+      return true;
+    }
+    b.eraseOp(product);
+    return false;
+  }
+
   void run() {
     SmallVector<ArrayRef<unsigned>> merged = {c.rows, c.points, c.reductions};
     SmallVector<unsigned> columnDims = c.columnDims();
@@ -179,16 +216,21 @@ public:
       columnDims = *dims;
     else
       columns = copyWindows(columnDims);
-    Value filter = c.op->getOperand(1), init = c.op->getOperand(2);
+    finish(
+        makeProduct(collapse(b, loc, columns, reassociate(columnDims, merged)),
+                    productMap(columnDims)));
+  }
+
+private:
+  /// The product of `factor`, read by `map`, with the filter.
+  linalg::GenericOp makeProduct(Value factor, AffineMap map) {
+    SmallVector<ArrayRef<unsigned>> merged = {c.rows, c.points, c.reductions};
     SmallVector<unsigned> filterDims = dimsOf(c.map(1));
     SmallVector<unsigned> resultDims = dimsOf(c.map(2));
-    auto resultGroups = reassociate(resultDims, merged);
-    Value factors[] = {
-        collapse(b, loc, columns, reassociate(columnDims, merged)),
-        collapse(b, loc, filter, reassociate(filterDims, merged))};
-    Value sums = collapse(b, loc, init, resultGroups);
-    auto maps = {productMap(columnDims), productMap(filterDims),
-                 productMap(resultDims)};
+    Value factors[] = {factor, collapse(b, loc, c.op->getOperand(1),
+                                        reassociate(filterDims, merged))};
+    Value sums = collapseInit(reassociate(resultDims, merged));
+    auto maps = {map, productMap(filterDims), productMap(resultDims)};
     SmallVector<utils::IteratorType> kinds(c.outer.size() + 2,
                                            utils::IteratorType::parallel);
     kinds.push_back(utils::IteratorType::reduction);
@@ -200,15 +242,77 @@ public:
         product->setDiscardableAttr(attr.getName(), attr.getValue());
     b.cloneRegionBefore(c.op->getRegion(0), product.getRegion(),
                         product.getRegion().end());
-    Value result = product.getResult(0);
+    return product;
+  }
+
+  /// What sums start from. A fill stands right before the product, so that the
+  /// product starts from zero by itself.
+  Value collapseInit(ArrayRef<ReassociationIndices> groups) {
+    Value init = c.op->getOperand(2);
+    auto fill = init.getDefiningOp<linalg::FillOp>();
+    Value collapsed = collapse(b, loc, init, groups);
+    if (!fill || collapsed == init)
+      return collapsed;
+    Value empty = tensor::EmptyOp::create(
+        b, loc, tensor::getMixedSizes(b, loc, collapsed),
+        getElementTypeOrSelf(init.getType()));
+    return linalg::FillOp::create(b, loc, fill.getInputs(), empty).getResult(0);
+  }
+
+  /// Puts the product in the place of the convolution.
+  void finish(linalg::GenericOp product) {
+    Value result = product.getResult(0), init = c.op->getOperand(2);
     if (result.getType() != init.getType())
       result = tensor::ExpandShapeOp::create(
-          b, loc, init.getType(), result, resultGroups,
+          b, loc, init.getType(), result,
+          reassociate(dimsOf(c.map(2)), {c.rows, c.points, c.reductions}),
           tensor::getMixedSizes(b, loc, init));
     b.replaceOp(c.op, result);
   }
 
-private:
+  /// The windows, if they are of an image of known size whose rows are
+  /// contiguous and lie in vectors in few pieces.
+  WindowsAttr findWindows(const TargetInfo &target) const {
+    unsigned rank = c.points.size(), last = rank - 1;
+    if (!target.hasMasks() || !c.pointsLast ||
+        c.reductions.size() != rank + 1 || c.map(0).getNumResults() < rank + 1)
+      return {};
+    auto own = c.map(0).getResults().take_back(rank + 1);
+    if (own[0] != b.getAffineDimExpr(c.reductions[0]))
+      return {};
+    SmallVector<int64_t> image, kernel, strides, dilations;
+    for (unsigned i = 0; i < rank; ++i) {
+      unsigned point = c.points[i], tap = c.reductions[i + 1];
+      for (auto [dim, steps] :
+           {std::pair(point, &strides), std::pair(tap, &dilations)}) {
+        int64_t size = c.sizes[dim];
+        if (ShapedType::isDynamic(size) || size == 0)
+          return {};
+        // The expression is linear: its value at 1 is the factor.
+        SmallVector<AffineExpr> at(c.sizes.size(), b.getAffineConstantExpr(0));
+        at[dim] = b.getAffineConstantExpr(1);
+        auto step = dyn_cast<AffineConstantExpr>(own[i + 1].replaceDims(at));
+        if (!step || (step.getValue() < 1 && size > 1))
+          return {};
+        steps->push_back(std::max<int64_t>(step.getValue(), 1));
+      }
+      image.push_back(c.sizes[point]);
+      kernel.push_back(c.sizes[tap]);
+      AffineExpr sum = b.getAffineDimExpr(point) * strides.back() +
+                       b.getAffineDimExpr(tap) * dilations.back();
+      if (simplifyAffineExpr(own[i + 1] - sum, c.sizes.size(), 0) !=
+          b.getAffineConstantExpr(0))
+        return {};
+    }
+    int64_t lanes =
+        target.vectorLength(std::max(32u, c.type(0).getElementTypeBitWidth()));
+    auto windows =
+        WindowsAttr::get(b.getContext(), image, kernel, strides, dilations);
+    if (windows.segments(lanes) > kMostSegments || strides[last] > lanes)
+      return {};
+    return windows;
+  }
+
   /// The map of an operand of the product whose dimensions are `dims`, of which
   /// rows, points and reductions are one each: the product's loops are the
   /// outer ones, rows, points, reduction.
@@ -292,6 +396,10 @@ private:
     llvm_unreachable("a loop of a convolution is one of its result or filter");
   }
 
+  /// A vector of columns from more rows of the image than this is gathered no
+  /// faster than the columns are copied.
+  static constexpr int64_t kMostSegments = 4;
+
   RewriterBase &b;
   Location loc;
   const Convolution &c;
@@ -335,6 +443,9 @@ struct LowerConvolutions
       if (!c || c->size(c->rows) < kFewestRows)
         continue;
       rewriter.setInsertionPoint(op);
+      if (!Rewriter(rewriter, *c).hasColumns() &&
+          Rewriter(rewriter, *c).runOnWindows(*target))
+        continue;
       SmallVector<int64_t> tiles = chooseTiles(*c, target->l3Bytes / 4);
       if (llvm::any_of(tiles, [](int64_t size) { return size != 0; })) {
         linalg::LinalgTilingOptions options;

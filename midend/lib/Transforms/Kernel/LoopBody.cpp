@@ -58,9 +58,13 @@ LoopEmitter::adjacentPlace(OpOperand &operand) {
 
 Value LoopEmitter::loadVector(OpOperand &operand, const Step &step) {
   auto [memref, at] = adjacentPlace(operand);
-  return vector::LoadOp::create(builder, loc,
-                                step.of(getElementTypeOrSelf(memref.getType())),
-                                memref, at);
+  VectorType vector = step.of(getElementTypeOrSelf(memref.getType()));
+  if (!step.mask)
+    return vector::LoadOp::create(builder, loc, vector, memref, at);
+  Value none =
+      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
+  return vector::MaskedLoadOp::create(builder, loc, vector, memref, at,
+                                      step.mask, none);
 }
 
 Value LoopEmitter::load(OpOperand &operand, const Step &step) {
@@ -82,7 +86,10 @@ void LoopEmitter::store(Value value, OpOperand &output, const Step &step) {
     return;
   }
   auto [memref, at] = adjacentPlace(output);
-  vector::StoreOp::create(builder, loc, value, memref, at);
+  if (step.mask)
+    vector::MaskedStoreOp::create(builder, loc, memref, at, step.mask, value);
+  else
+    vector::StoreOp::create(builder, loc, value, memref, at);
 }
 
 //===----------------------------------------------------------------------===//
@@ -432,7 +439,7 @@ static bool hasVectors(Type element) {
          (element.isIntOrFloat() && element.getIntOrFloatBitWidth() >= 8);
 }
 
-std::string LoopEmitter::obstacle(unsigned dim) {
+std::string LoopEmitter::obstacle(unsigned dim, bool outputs) {
   auto says = [](const auto &thing, StringRef what) {
     return llvm::formatv("{0} {1}", thing, what).str();
   };
@@ -449,6 +456,8 @@ std::string LoopEmitter::obstacle(unsigned dim) {
     }
     if (!hasVectors(element))
       return says(element, "has no vectors in memory");
+    if (!outputs && op.isDpsInit(&operand))
+      continue;
     if (!isAdjacent(operand, dim) && !isTransposed(operand))
       return says(op.isDpsInit(&operand) ? "an output" : "an input",
                   "is not contiguous along the innermost loop");

@@ -80,8 +80,8 @@ bool LoopEmitter::usesFloat16() {
   });
 }
 
-VectorType LoopEmitter::chooseVector(unsigned dim) {
-  scalarReason = obstacle(dim);
+VectorType LoopEmitter::chooseVector(unsigned dim, bool outputs) {
+  scalarReason = obstacle(dim, outputs);
   if (!scalarReason.empty())
     return {};
   // As many lanes as fit of the widest element in memory; wider values inside
@@ -116,6 +116,22 @@ VectorType LoopEmitter::chooseVector(unsigned dim) {
   }
   return VectorType::get({lanes}, builder.getI8Type(),
                          {target.scalableVectors});
+}
+
+bool LoopEmitter::mayMask() {
+  // Lanes that do not exist hold zeros, by which no integer may be divided, and
+  // what the body reads at computed places may not be there for them.
+  // Bits lie in bytes, of which masks know nothing.
+  return target.hasMasks() &&
+         llvm::none_of(op->getOperands(),
+                       [](Value v) {
+                         return getElementTypeOrSelf(v.getType()).isInteger(1);
+                       }) &&
+         llvm::none_of(op->getRegion(0).front(), [](Operation &inner) {
+           return isa<memref::LoadOp, arith::DivSIOp, arith::DivUIOp,
+                      arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp,
+                      arith::CeilDivUIOp, arith::FloorDivSIOp>(inner);
+         });
 }
 
 Value LoopEmitter::vectorSize(VectorType type) {
@@ -167,7 +183,7 @@ LoopEmitter::emitVectorReduction(unsigned dim, ValueRange accumulators) {
     return {SmallVector<Value>(accumulators), constant(0)};
   }
 
-  Step step{shape, dim};
+  Step step{shape, dim, Value()};
   Value lanes = vectorSize(shape), zero = constant(0);
   SmallVector<Value> init = neutralElements(step);
   // Several independent accumulators, then single vectors.
@@ -355,7 +371,14 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
     Value count = builder.createOrFold<arith::SubIOp>(loc, upper, lower);
     Value rest = arith::RemUIOp::create(builder, loc, count, lanes);
     Value end = arith::SubIOp::create(builder, loc, upper, rest);
-    loop(lower, end, lanes, Step{shape, dim});
+    loop(lower, end, lanes, Step{shape, dim, Value()});
+    if (mayMask()) {
+      Value mask = vector::CreateMaskOp::create(
+          builder, loc, shape.clone(builder.getI1Type()), rest);
+      loop(end, upper, lanes, Step{shape, dim, mask});
+      scalarReason.clear();
+      return;
+    }
     // Of a rest that is known to be long, narrower vectors.
     std::optional<int64_t> known = getConstantIntValue(count);
     if (known && reductions.empty() && !shape.isScalable())
@@ -364,7 +387,7 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
           continue;
         Value next = arith::AddIOp::create(builder, loc, end, constant(half));
         loop(end, next, constant(half),
-             Step{VectorType::get({half}, builder.getI8Type()), dim});
+             Step{VectorType::get({half}, builder.getI8Type()), dim, Value()});
         end = next;
       }
     loop(end, upper, constant(1), Step());
@@ -374,9 +397,86 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
   loop(lower, upper, constant(1), Step());
 }
 
+bool LoopEmitter::interleaves(ArrayRef<unsigned> dims) {
+  if (dims.size() < 2 || !reductions.empty() || op.getNumDpsInits() != 1 ||
+      target.scalableVectors)
+    return false;
+  unsigned dim = dims[dims.size() - 2], last = dims.back();
+  int64_t count = op.getStaticLoopRanges()[last];
+  OpOperand &output = *op.getDpsInitOperand(0);
+  auto type = cast<MemRefType>(output.get().getType());
+  AffineMap map = op.getMatchingIndexingMap(&output);
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if ((count != 2 && count != 4 && count != 8) || !map.isPermutation() ||
+      failed(type.getStridesAndOffset(strides, offset)) ||
+      !op.getMatchingBlockArgument(&output).use_empty())
+    return false;
+  unsigned rank = map.getNumResults();
+  return map.getDimPosition(rank - 1) == last &&
+         map.getDimPosition(rank - 2) == dim && strides[rank - 1] == 1 &&
+         strides[rank - 2] == count && type.getDimSize(rank - 1) == count &&
+         chooseVector(dim, /*outputs=*/false);
+}
+
+void LoopEmitter::emitInterleaved(unsigned dim, unsigned last) {
+  VectorType shape = chooseVector(dim, /*outputs=*/false);
+  int64_t count = op.getStaticLoopRanges()[last];
+  OpOperand &output = *op.getDpsInitOperand(0);
+  SmallVector<ReassociationIndices> groups;
+  unsigned rank = op.getNumLoops();
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    groups.push_back({int64_t(i)});
+  groups.back().push_back(rank - 1);
+  Value flat =
+      memref::CollapseShapeOp::create(builder, loc, output.get(), groups);
+  auto loop = [&](Value from, Value to, Value stride, auto body) {
+    auto made = scf::ForOp::create(builder, loc, from, to, stride);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(made.getBody());
+    body(made.getInductionVar());
+  };
+  Value lanes = vectorSize(shape);
+  Value rest = arith::RemUIOp::create(builder, loc, sizes[dim], lanes);
+  Value end = arith::SubIOp::create(builder, loc, sizes[dim], rest);
+  Step step{shape, dim, Value()};
+  loop(constant(0), end, lanes, [&](Value iv) {
+    ivs[dim] = iv;
+    SmallVector<Value> parts;
+    for (int64_t i = 0; i < count; ++i) {
+      ivs[last] = constant(i);
+      parts.push_back(body(Value(), step).front());
+    }
+    // Those half the count apart first, so that neighbours come last.
+    while (parts.size() > 1) {
+      SmallVector<Value> wider;
+      size_t half = parts.size() / 2;
+      for (size_t i = 0; i < half; ++i)
+        wider.push_back(vector::InterleaveOp::create(builder, loc, parts[i],
+                                                     parts[i + half]));
+      parts = wider;
+    }
+    ivs[last] = constant(0);
+    SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
+    at.pop_back();
+    at.back() = arith::MulIOp::create(builder, loc, iv, constant(count));
+    vector::StoreOp::create(builder, loc, parts.front(), flat, at);
+  });
+  loop(end, sizes[dim], constant(1), [&](Value iv) {
+    ivs[dim] = iv;
+    loop(constant(0), constant(count), constant(1), [&](Value inner) {
+      ivs[last] = inner;
+      point({}, Step());
+    });
+  });
+  scalarReason.clear();
+}
+
 void LoopEmitter::emitParallel(ArrayRef<unsigned> dims) {
   if (dims.empty())
     return emitPoint(Step());
+  if (dims.size() == 2 && interleaves(dims))
+    return emitInterleaved(dims.front(), dims.back());
   if (dims.size() == 1)
     return emitInnermost(dims.front(), constant(0), sizes[dims.front()]);
   auto loop = scf::ForOp::create(builder, loc, constant(0), sizes[dims.front()],
@@ -413,6 +513,9 @@ void LoopEmitter::emit() {
   emitLoops();
   reportScalar();
 }
+
+/// Elements, or terms of sums, that are worth a task of their own.
+static constexpr int64_t kShortTask = 2048;
 
 void LoopEmitter::emitLoops() {
   SmallVector<Range> ranges = op.createLoopRanges(builder, loc);
@@ -469,6 +572,28 @@ void LoopEmitter::emitLoops() {
   }
   bool inside = reductions.empty() || reducesColumns(dims.back());
   size_t outer = inside ? dims.size() - 1 : dims.size();
+  if (interleaves(dims) && dims.size() > 2)
+    outer = dims.size() - 2;
+  // A task finds its place in several dimensions by divisions. Short ones take
+  // more of the loops along, as long as there are tasks enough.
+  SmallVector<int64_t> known = op.getStaticLoopRanges();
+  auto product = [&](ArrayRef<unsigned> some) {
+    int64_t count = 1;
+    for (unsigned dim : some)
+      count = ShapedType::isDynamic(known[dim]) || count < 0
+                  ? -1
+                  : count * known[dim];
+    return count;
+  };
+  while (outer > 1) {
+    int64_t tasks = product(dims.take_front(outer - 1));
+    int64_t inner = product(dims.drop_front(outer)),
+            terms = product(reductions);
+    if (tasks < target.parallelTasks || inner < 0 || terms < 0 ||
+        inner * terms >= kShortTask)
+      break;
+    --outer;
+  }
   SmallVector<Value> lower(outer, constant(0)), steps(outer, constant(1)),
       upper;
   for (unsigned dim : dims.take_front(outer))

@@ -35,6 +35,7 @@ private:
   struct Step {
     mlir::VectorType shape; ///< Of any element type; null for an element.
     unsigned dim = 0;
+    mlir::Value mask; ///< Lanes that exist; null if all do.
 
     /// The step's vector of so typed elements.
     mlir::VectorType of(mlir::Type element) const {
@@ -108,9 +109,12 @@ private:
   mlir::Value broadcast(mlir::Value v, const Step &step);
 
   /// The vector that the innermost loop over `dim` can use, or null.
-  mlir::VectorType chooseVector(unsigned dim);
+  /// `outputs`: they are written in such vectors too.
+  mlir::VectorType chooseVector(unsigned dim, bool outputs = true);
   /// Why the body cannot be computed on vectors along `dim`; empty if it can.
-  std::string obstacle(unsigned dim);
+  std::string obstacle(unsigned dim, bool outputs);
+  /// The last step of a loop may be a vector of which some lanes do not exist.
+  bool mayMask();
   bool usesFloat16();
   /// The one op that combines elements of a carried output; null if it is not
   /// one.
@@ -145,6 +149,11 @@ private:
   /// The innermost parallel loop over lower <= iv < upper.
   void emitInnermost(unsigned dim, mlir::Value lower, mlir::Value upper);
   void emitPoint(const Step &step);
+  /// The last two of the loops `dims` write the output's last two dimensions,
+  /// of which the very last is 2, 4 or 8 elements that are apart in what is
+  /// read: vectors along the other one are interleaved.
+  bool interleaves(llvm::ArrayRef<unsigned> dims);
+  void emitInterleaved(unsigned dim, unsigned last);
   llvm::SmallVector<mlir::Value> emitReductions(llvm::ArrayRef<unsigned> dims,
                                                 mlir::ValueRange accumulators,
                                                 const Step &step);

@@ -38,3 +38,52 @@ func.func @row_factor(%x: tensor<?x4xf32>, %s: tensor<?xf32>, %es: tensor<?xf32>
   } -> tensor<?x4xf32>
   return %y : tensor<?x4xf32>
 }
+
+// What follows a contraction whose result is seen in another shape is computed in
+// the contraction's own, so that it can be its epilogue. A reshape of anything else
+// stays, and one beside a slice, which would have to be copied for it.
+// CHECK-LABEL: func.func @reshaped_result
+// CHECK-DAG: %[[P:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK-DAG: %[[R:.*]] = tensor.collapse_shape %arg3 {{.*}} into tensor<4x4xf32>
+// CHECK: %[[S:.*]] = linalg.generic {{.*}} ins(%[[P]], %[[R]] : tensor<4x4xf32>, tensor<4x4xf32>)
+// CHECK: tensor.expand_shape %[[S]]
+// CHECK: %[[X:.*]] = tensor.expand_shape %arg0
+// CHECK: linalg.generic {{.*}} ins(%[[X]] : tensor<4x2x2xf32>)
+// CHECK-LABEL: func.func @beside_a_slice
+// CHECK: %[[P:.*]] = linalg.generic
+// CHECK: %[[E:.*]] = tensor.expand_shape %[[P]]
+// CHECK: linalg.generic {{.*}} ins(%[[E]],
+#a = affine_map<(i, j, k) -> (i, k)>
+#b = affine_map<(i, j, k) -> (k, j)>
+#c = affine_map<(i, j, k) -> (i, j)>
+func.func @reshaped_result(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %o: tensor<4x4xf32>, %r: tensor<4x2x2xf32>)
+    -> (tensor<4x2x2xf32>, tensor<4x2x2xf32>) {
+  %e = tensor.empty() : tensor<4x2x2xf32>
+  %a = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%o : tensor<4x4xf32>) {
+  ^bb0(%p: f32, %q: f32, %s: f32):
+    %m = arith.mulf %p, %q : f32
+    %t = arith.addf %s, %m : f32
+    linalg.yield %t : f32
+  } -> tensor<4x4xf32>
+  %b = tensor.expand_shape %a [[0], [1, 2]] output_shape [4, 2, 2] : tensor<4x4xf32> into tensor<4x2x2xf32>
+  %c = linalg.add ins(%b, %r : tensor<4x2x2xf32>, tensor<4x2x2xf32>) outs(%e : tensor<4x2x2xf32>) -> tensor<4x2x2xf32>
+  %d = tensor.expand_shape %x [[0], [1, 2]] output_shape [4, 2, 2] : tensor<4x4xf32> into tensor<4x2x2xf32>
+  %f = linalg.exp ins(%d : tensor<4x2x2xf32>) outs(%e : tensor<4x2x2xf32>) -> tensor<4x2x2xf32>
+  return %c, %f : tensor<4x2x2xf32>, tensor<4x2x2xf32>
+}
+func.func @beside_a_slice(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %o: tensor<4x4xf32>, %r: tensor<4x2x9xf32>)
+    -> tensor<4x2x2xf32> {
+  %e = tensor.empty() : tensor<4x2x2xf32>
+  %a = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%o : tensor<4x4xf32>) {
+  ^bb0(%p: f32, %q: f32, %s: f32):
+    %m = arith.mulf %p, %q : f32
+    %t = arith.addf %s, %m : f32
+    linalg.yield %t : f32
+  } -> tensor<4x4xf32>
+  %b = tensor.expand_shape %a [[0], [1, 2]] output_shape [4, 2, 2] : tensor<4x4xf32> into tensor<4x2x2xf32>
+  %y = tensor.extract_slice %r[0, 0, 3] [4, 2, 2] [1, 1, 1] : tensor<4x2x9xf32> to tensor<4x2x2xf32>
+  %c = linalg.add ins(%b, %y : tensor<4x2x2xf32>, tensor<4x2x2xf32>) outs(%e : tensor<4x2x2xf32>) -> tensor<4x2x2xf32>
+  return %c : tensor<4x2x2xf32>
+}

@@ -1,4 +1,4 @@
-// RUN: buddy-opt %s --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v4},func.func(buddy-lower-convolutions))" | FileCheck %s
+// RUN: buddy-opt %s --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v3},func.func(buddy-lower-convolutions))" | FileCheck %s
 
 // CHECK-DAG: #[[WINDOW:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2 + d4, d3 + d5)>
 // CHECK-DAG: #[[STRIDED:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 3 + d3 * 2, d2 * 3 + d4 * 2, d5)>

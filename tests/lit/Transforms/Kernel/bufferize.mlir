@@ -23,6 +23,27 @@ func.func @two_products(%a: memref<4x4xf32>, %x: memref<4x4xf32>, %y: memref<4x4
 
 // -----
 
+// A result that is only seen in the shape of the destination is computed there.
+// CHECK-LABEL: func.func @reshaped
+// CHECK-SAME: %[[A:[^:]*]]: memref<4x4xf32>, %[[X:[^:]*]]: memref<4x2x2xf32>)
+// CHECK-NOT: memref.alloc
+// CHECK: %[[C:.*]] = memref.collapse_shape %[[X]]
+// CHECK: linalg.matmul ins(%[[A]], %[[A]] : {{.*}}) outs(%[[C]]
+// CHECK-NOT: memref.copy
+// CHECK: return
+func.func @reshaped(%a: memref<4x4xf32>, %x: memref<4x2x2xf32>) {
+  %z = arith.constant 0.0 : f32
+  %t = bufferization.to_tensor %a restrict : memref<4x4xf32> to tensor<4x4xf32>
+  %e = tensor.empty() : tensor<4x4xf32>
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %p = linalg.matmul ins(%t, %t : tensor<4x4xf32>, tensor<4x4xf32>) outs(%f : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %q = tensor.expand_shape %p [[0], [1, 2]] output_shape [4, 2, 2] : tensor<4x4xf32> into tensor<4x2x2xf32>
+  bufferization.materialize_in_destination %q in restrict writable %x : (tensor<4x2x2xf32>, memref<4x2x2xf32>) -> ()
+  return
+}
+
+// -----
+
 // A slice of a cache goes to a layer and is updated there: no copy.
 // CHECK-LABEL: func.func @cache
 // CHECK-NOT: memref.alloc

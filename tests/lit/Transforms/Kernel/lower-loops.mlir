@@ -1,7 +1,8 @@
 // RUN: buddy-opt %s --pass-pipeline="builtin.module(buddy-set-target{target=x86-64-v4},func.func(buddy-lower-loops))" | FileCheck %s
 // RUN: buddy-opt %s --pass-pipeline="builtin.module(buddy-set-target{target=rv64gcv},func.func(buddy-lower-loops))" | FileCheck %s --check-prefix=RVV
 
-// Contiguous: vectors as far as they go, then single elements.
+// Contiguous: vectors as far as they go, then one of which some lanes do not exist;
+// single elements where the target has no masks.
 // CHECK-LABEL: func.func @contiguous
 // CHECK: %[[N:.*]] = buddy.num_threads
 // CHECK: omp.parallel num_threads(%[[N]] : i32)
@@ -11,12 +12,15 @@
 // CHECK: vector.load %{{.*}}[%[[I]], %[[J]]] : memref<?x?xf32, strided<[?, 1]>>, vector<16xf32>
 // CHECK: arith.mulf %{{.*}} : vector<16xf32>
 // CHECK: vector.store
+// CHECK: %[[MASK:.*]] = vector.create_mask
 // CHECK: scf.for
-// CHECK: memref.load
-// CHECK: memref.store
+// CHECK: vector.maskedload {{.*}}, %[[MASK]]
+// CHECK: vector.maskedstore {{.*}}, %[[MASK]]
 // RVV-LABEL: func.func @contiguous
 // RVV: vector.vscale
 // RVV: vector.load {{.*}} vector<[4]xf32>
+// RVV: memref.load
+// RVV: memref.store
 func.func @contiguous(%x: memref<?x?xf32, strided<[?, 1]>>, %y: memref<?x?xf32, strided<[?, 1]>>) {
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
       iterator_types = ["parallel", "parallel"]} ins(%x : memref<?x?xf32, strided<[?, 1]>>) outs(%y : memref<?x?xf32, strided<[?, 1]>>) {
@@ -505,6 +509,58 @@ func.func @two_loops(%x: memref<5x3xf32, strided<[4, 1]>>, %s: memref<3xf32>, %y
     %m = arith.mulf %a, %c : f32
     %t = arith.addf %m, %b : f32
     linalg.yield %t : f32
+  }
+  return
+}
+
+// Lanes that do not exist hold zeros: integers are divided one by one.
+// CHECK-LABEL: func.func @division
+// CHECK: arith.divsi %{{.*}} : vector<16xi32>
+// CHECK-NOT: masked
+// CHECK: arith.divsi %{{.*}} : i32
+func.func @division(%x: memref<20xi32>, %y: memref<20xi32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%x : memref<20xi32>) outs(%y : memref<20xi32>) {
+  ^bb0(%a: i32, %b: i32):
+    %m = arith.divsi %a, %a : i32
+    linalg.yield %m : i32
+  }
+  return
+}
+
+// Two rows become every other element of one: vectors of both are interleaved.
+// Those of three rows would not be.
+// CHECK-LABEL: func.func @interleaved
+// CHECK: %[[FLAT:.*]] = memref.collapse_shape %arg1 {{.*}} into memref<5x64xf32>
+// CHECK: %[[A:.*]] = vector.load %arg0[%c0{{.*}}] : memref<2x5x32xf32>, vector<16xf32>
+// CHECK: %[[B:.*]] = vector.load %arg0[%c1{{.*}}] : memref<2x5x32xf32>, vector<16xf32>
+// CHECK: %[[AB:.*]] = vector.interleave %[[A]], %[[B]]
+// CHECK: vector.store %[[AB]], %[[FLAT]]{{.*}} vector<32xf32>
+// CHECK-LABEL: func.func @three_rows
+// CHECK-NOT: vector
+// CHECK: return
+func.func @interleaved
+// CHECK: %[[FLAT:.*]] = memref.collapse_shape %arg1 {{.*}} into memref<5x64xf32>
+// CHECK: %[[A:.*]] = vector.load %arg0[%c0{{.*}}] : memref<2x5x32xf32>, vector<16xf32>
+// CHECK: %[[B:.*]] = vector.load %arg0[%c1{{.*}}] : memref<2x5x32xf32>, vector<16xf32>
+// CHECK: %[[AB:.*]] = vector.interleave %[[A]], %[[B]]
+// CHECK: vector.store %[[AB]], %[[FLAT]]{{.*}} vector<32xf32>
+// CHECK-LABEL: func.func @three_rows
+// CHECK-NOT: vector
+// CHECK: return
+func.func @interleaved(%x: memref<2x5x32xf32>, %y: memref<5x32x2xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (k, i, j)>, affine_map<(i, j, k) -> (i, j, k)>],
+      iterator_types = ["parallel", "parallel", "parallel"]} ins(%x : memref<2x5x32xf32>) outs(%y : memref<5x32x2xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  }
+  return
+}
+func.func @three_rows(%x: memref<3x5x32xf32>, %y: memref<5x32x3xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (k, i, j)>, affine_map<(i, j, k) -> (i, j, k)>],
+      iterator_types = ["parallel", "parallel", "parallel"]} ins(%x : memref<3x5x32xf32>) outs(%y : memref<5x32x3xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
   }
   return
 }

@@ -168,9 +168,20 @@ def _batch_norm(
     eps: float,
 ) -> tuple[Tensor | None, ...]:
     compute = types.opmath(x.dtype)
-    parameters = [p for p in (mean, variance, weight, bias) if p is not None]
+    scaled = [p for p in (variance, weight) if p is not None]
+
+    def factor(value: ir.Value, *factors: ir.Value) -> ir.Value:
+        value = scalars.cast(value, variance.dtype, compute)
+        result = math.rsqrt(arith.addf(value, scalars.constant(eps, compute)))
+        for other in factors:
+            assert weight is not None
+            result = arith.mulf(result, scalars.cast(other, weight.dtype, compute))
+        return result
+
+    # Once a channel, not once an element.
+    scale = b.pointwise(scaled, mean.shape, compute, factor)
     views = []
-    for parameter in parameters:
+    for parameter in [p for p in (mean, scale, bias) if p is not None]:
         for _ in range(x.rank - 2):
             parameter = parameter.unsqueeze(parameter.rank)
         views.append(parameter)
@@ -180,13 +191,9 @@ def _batch_norm(
         values = [
             scalars.cast(p, source.dtype, compute) for p, source in zip(params, views, strict=True)
         ]
-        remaining = iter(values[2:])
-        scale = math.rsqrt(arith.addf(values[1], scalars.constant(eps, compute)))
-        if weight is not None:
-            scale = arith.mulf(scale, next(remaining))
-        value = arith.mulf(arith.subf(value, values[0]), scale)
+        value = arith.mulf(arith.subf(value, values[0]), values[1])
         if bias is not None:
-            value = arith.addf(value, next(remaining))
+            value = arith.addf(value, values[2])
         return scalars.cast(value, compute, x.dtype)
 
     result = b.pointwise([x, *views], x.shape, x.dtype, body)

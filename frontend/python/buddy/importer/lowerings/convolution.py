@@ -15,6 +15,7 @@ from ..registry import lowers, overload
 from ..symbols import Dim, as_dim, at_least_zero
 from ..values import Tensor
 from .contraction import add_bias
+from .transposed_convolution import convolve_transposed
 from .view import gather_elements, pad_tensor
 
 aten = torch.ops.aten
@@ -57,6 +58,13 @@ def _convolution(
         _spread(values, spatial) for values in (stride, padding, dilation, output_padding)
     )
     shape = b.result_shape() if batched else (1, *b.result_shape())
+    if transposed and all(
+        isinstance(n, int) for n in (*weight.shape[2:], *padding, *output_padding)
+    ):
+        result = convolve_transposed(
+            b, x, weight, bias, shape, stride, padding, dilation, output_padding, groups, _convolve
+        )
+        return result if batched else shapes.squeeze(b, result, [0])
     if transposed:
         x, weight, padding = _as_plain_convolution(
             b, x, weight, stride, padding, dilation, output_padding, groups
@@ -89,7 +97,8 @@ def _as_plain_convolution(
 ) -> tuple[Tensor, Tensor, list[tuple[Dim, Dim]]]:
     """Return input, weight and padding of the convolution that equals a transposed one.
 
-    The input gets stride - 1 zeros between its elements; the weight [C, F/g, k...] is flipped and
+    For kernels and paddings that are known at the call only, of which no phases can be made. The
+    input gets stride - 1 zeros between its elements; the weight [C, F/g, k...] is flipped and
     becomes [F, C/g, k...].
     """
     spatial = x.rank - 2
