@@ -137,23 +137,8 @@ static linalg::CopyOp splitStore(MaterializeInDestinationOp op, Value tensor,
   if (source.getType() != tensor.getType())
     source =
         tensor::CastOp::create(rewriter, op.getLoc(), tensor.getType(), source);
-  // What is only seen in another shape is stored in its own.
-  auto expand = source.getDefiningOp<tensor::ExpandShapeOp>();
-  auto type = cast<RankedTensorType>(tensor.getType());
-  bool reshaped = expand && type.hasStaticShape();
-  if (reshaped) {
-    source = expand.getSrc();
-    rewriter.setInsertionPointAfterValue(tensor);
-    tensor = tensor::CollapseShapeOp::create(rewriter, op.getLoc(), tensor,
-                                             expand.getReassociationIndices());
-    rewriter.setInsertionPoint(op);
-  }
   auto store = linalg::CopyOp::create(rewriter, op.getLoc(), source, tensor);
-  Value result = store.getResult(0);
-  if (reshaped)
-    result = tensor::ExpandShapeOp::create(rewriter, op.getLoc(), type, result,
-                                           expand.getReassociationIndices());
-  op.getSourceMutable().assign(result);
+  op.getSourceMutable().assign(store.getResult(0));
   Operation *end = op->getBlock()->getTerminator();
   if (llvm::all_of(op->getUsers(),
                    [&](Operation *user) { return user == end; }))

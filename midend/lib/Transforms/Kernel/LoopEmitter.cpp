@@ -419,7 +419,8 @@ bool LoopEmitter::interleaves(ArrayRef<unsigned> dims) {
          chooseVector(dim, /*outputs=*/false);
 }
 
-void LoopEmitter::emitInterleaved(unsigned dim, unsigned last) {
+void LoopEmitter::emitInterleaved(unsigned dim, unsigned last, Value lower,
+                                  Value upper) {
   VectorType shape = chooseVector(dim, /*outputs=*/false);
   int64_t count = op.getStaticLoopRanges()[last];
   OpOperand &output = *op.getDpsInitOperand(0);
@@ -437,10 +438,11 @@ void LoopEmitter::emitInterleaved(unsigned dim, unsigned last) {
     body(made.getInductionVar());
   };
   Value lanes = vectorSize(shape);
-  Value rest = arith::RemUIOp::create(builder, loc, sizes[dim], lanes);
-  Value end = arith::SubIOp::create(builder, loc, sizes[dim], rest);
+  Value places = builder.createOrFold<arith::SubIOp>(loc, upper, lower);
+  Value rest = arith::RemUIOp::create(builder, loc, places, lanes);
+  Value end = arith::SubIOp::create(builder, loc, upper, rest);
   Step step{shape, dim, Value()};
-  loop(constant(0), end, lanes, [&](Value iv) {
+  loop(lower, end, lanes, [&](Value iv) {
     ivs[dim] = iv;
     SmallVector<Value> parts;
     for (int64_t i = 0; i < count; ++i) {
@@ -462,7 +464,7 @@ void LoopEmitter::emitInterleaved(unsigned dim, unsigned last) {
     at.back() = arith::MulIOp::create(builder, loc, iv, constant(count));
     vector::StoreOp::create(builder, loc, parts.front(), flat, at);
   });
-  loop(end, sizes[dim], constant(1), [&](Value iv) {
+  loop(end, upper, constant(1), [&](Value iv) {
     ivs[dim] = iv;
     loop(constant(0), constant(count), constant(1), [&](Value inner) {
       ivs[last] = inner;
@@ -476,7 +478,8 @@ void LoopEmitter::emitParallel(ArrayRef<unsigned> dims) {
   if (dims.empty())
     return emitPoint(Step());
   if (dims.size() == 2 && interleaves(dims))
-    return emitInterleaved(dims.front(), dims.back());
+    return emitInterleaved(dims.front(), dims.back(), constant(0),
+                           sizes[dims.front()]);
   if (dims.size() == 1)
     return emitInnermost(dims.front(), constant(0), sizes[dims.front()]);
   auto loop = scf::ForOp::create(builder, loc, constant(0), sizes[dims.front()],
@@ -540,8 +543,8 @@ void LoopEmitter::emitLoops() {
   }
   // In a sequential loop a region would be opened each time, for nothing where
   // it is small.
-  std::optional<int64_t> known = getConstantIntValue(work);
-  if (known && *known < target.parallelGrain &&
+  std::optional<int64_t> knownWork = getConstantIntValue(work);
+  if (knownWork && *knownWork < target.parallelGrain &&
       op->getParentOfType<LoopLikeOpInterface>())
     return emitParallel(parallel);
   if (emitTiles(parallel, work))
@@ -552,27 +555,35 @@ void LoopEmitter::emitLoops() {
 
   // It stays inside for vectors, unless rows are reduced inside it.
   ArrayRef<unsigned> dims = parallel;
-  if (dims.size() == 1 &&
-      (reductions.empty() || reducesColumns(dims.front()))) {
+  bool isInterleaved = interleaves(dims);
+  if ((dims.size() == 1 &&
+       (reductions.empty() || reducesColumns(dims.front()))) ||
+      (dims.size() == 2 && isInterleaved)) {
     unsigned dim = dims.front();
     // So many f32 fill half of the first-level cache; of columns that are
     // summed a few cache lines are work enough.
-    Value chunk =
-        constant(reductions.empty() ? target.l1Bytes / 2 / sizeof(float) : 64);
+    int64_t elements =
+        reductions.empty() ? target.l1Bytes / 2 / sizeof(float) : 64;
+    if (isInterleaved)
+      elements /= op.getStaticLoopRanges()[dims.back()];
+    Value chunk = constant(elements);
     createParallelLoop(
         builder, loc, constant(0), sizes[dim], chunk, work,
         [&](OpBuilder &, Location, ValueRange starts) {
           Value left =
               arith::SubIOp::create(builder, loc, sizes[dim], starts[0]);
           Value count = arith::MinSIOp::create(builder, loc, left, chunk);
-          emitInnermost(dim, starts[0],
-                        arith::AddIOp::create(builder, loc, starts[0], count));
+          Value end = arith::AddIOp::create(builder, loc, starts[0], count);
+          if (isInterleaved)
+            emitInterleaved(dim, dims.back(), starts[0], end);
+          else
+            emitInnermost(dim, starts[0], end);
         });
     return;
   }
   bool inside = reductions.empty() || reducesColumns(dims.back());
   size_t outer = inside ? dims.size() - 1 : dims.size();
-  if (interleaves(dims) && dims.size() > 2)
+  if (isInterleaved)
     outer = dims.size() - 2;
   // A task finds its place in several dimensions by divisions. Short ones take
   // more of the loops along, as long as there are tasks enough.

@@ -153,7 +153,8 @@ private:
   /// of which the very last is 2, 4 or 8 elements that are apart in what is
   /// read: vectors along the other one are interleaved.
   bool interleaves(llvm::ArrayRef<unsigned> dims);
-  void emitInterleaved(unsigned dim, unsigned last);
+  void emitInterleaved(unsigned dim, unsigned last, mlir::Value lower,
+                       mlir::Value upper);
   llvm::SmallVector<mlir::Value> emitReductions(llvm::ArrayRef<unsigned> dims,
                                                 mlir::ValueRange accumulators,
                                                 const Step &step);

@@ -135,7 +135,7 @@ bool LoopEmitter::emitTiles(ArrayRef<unsigned> parallel, Value work) {
     transposed.clear();
     return false;
   }
-  Step step{VectorType::get({count}, builder.getI8Type()), dim};
+  Step step{VectorType::get({count}, builder.getI8Type()), dim, Value()};
   SmallVector<unsigned> outer;
   for (unsigned d : parallel)
     if (d != dim && d != *across)
