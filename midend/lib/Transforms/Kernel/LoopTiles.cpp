@@ -3,7 +3,8 @@
 // An operand whose adjacent elements belong to another loop than the outputs'
 // (a transposed one) is read in square tiles: as many vectors as each has
 // elements, along the operand's own direction, transposed in registers. Each
-// line of the cache that a tile touches is used whole.
+// line of the cache that a tile touches is used whole. A few rows that become
+// neighbouring elements are interleaved instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -179,4 +180,85 @@ bool LoopEmitter::emitTiles(ArrayRef<unsigned> parallel, Value work) {
       });
   scalarReason.clear();
   return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows that become neighbouring elements
+//===----------------------------------------------------------------------===//
+
+bool LoopEmitter::interleaves(ArrayRef<unsigned> dims) {
+  if (dims.size() < 2 || !reductions.empty() || op.getNumDpsInits() != 1 ||
+      target.scalableVectors)
+    return false;
+  unsigned dim = dims[dims.size() - 2], last = dims.back();
+  int64_t count = op.getStaticLoopRanges()[last];
+  OpOperand &output = *op.getDpsInitOperand(0);
+  auto type = cast<MemRefType>(output.get().getType());
+  AffineMap map = op.getMatchingIndexingMap(&output);
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if ((count != 2 && count != 4 && count != 8) || !map.isPermutation() ||
+      failed(type.getStridesAndOffset(strides, offset)) ||
+      !op.getMatchingBlockArgument(&output).use_empty())
+    return false;
+  unsigned rank = map.getNumResults();
+  return map.getDimPosition(rank - 1) == last &&
+         map.getDimPosition(rank - 2) == dim && strides[rank - 1] == 1 &&
+         strides[rank - 2] == count && type.getDimSize(rank - 1) == count &&
+         chooseVector(dim, /*outputs=*/false);
+}
+
+void LoopEmitter::emitInterleaved(unsigned dim, unsigned last, Value lower,
+                                  Value upper) {
+  VectorType shape = chooseVector(dim, /*outputs=*/false);
+  int64_t count = op.getStaticLoopRanges()[last];
+  OpOperand &output = *op.getDpsInitOperand(0);
+  SmallVector<ReassociationIndices> groups;
+  unsigned rank = op.getNumLoops();
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    groups.push_back({int64_t(i)});
+  groups.back().push_back(rank - 1);
+  Value flat =
+      memref::CollapseShapeOp::create(builder, loc, output.get(), groups);
+  auto loop = [&](Value from, Value to, Value stride, auto body) {
+    auto made = scf::ForOp::create(builder, loc, from, to, stride);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(made.getBody());
+    body(made.getInductionVar());
+  };
+  Value lanes = vectorSize(shape);
+  Value places = builder.createOrFold<arith::SubIOp>(loc, upper, lower);
+  Value rest = arith::RemUIOp::create(builder, loc, places, lanes);
+  Value end = arith::SubIOp::create(builder, loc, upper, rest);
+  Step step{shape, dim, Value()};
+  loop(lower, end, lanes, [&](Value iv) {
+    ivs[dim] = iv;
+    SmallVector<Value> parts;
+    for (int64_t i = 0; i < count; ++i) {
+      ivs[last] = constant(i);
+      parts.push_back(body(Value(), step).front());
+    }
+    // Those half the count apart first, so that neighbours come last.
+    while (parts.size() > 1) {
+      SmallVector<Value> wider;
+      size_t half = parts.size() / 2;
+      for (size_t i = 0; i < half; ++i)
+        wider.push_back(vector::InterleaveOp::create(builder, loc, parts[i],
+                                                     parts[i + half]));
+      parts = wider;
+    }
+    ivs[last] = constant(0);
+    SmallVector<Value> at = indices(op.getMatchingIndexingMap(&output));
+    at.pop_back();
+    at.back() = arith::MulIOp::create(builder, loc, iv, constant(count));
+    vector::StoreOp::create(builder, loc, parts.front(), flat, at);
+  });
+  loop(end, upper, constant(1), [&](Value iv) {
+    ivs[dim] = iv;
+    loop(constant(0), constant(count), constant(1), [&](Value inner) {
+      ivs[last] = inner;
+      point({}, Step());
+    });
+  });
+  scalarReason.clear();
 }
