@@ -79,9 +79,54 @@ func.func @{dtype}({arguments}) attributes {{buddy.entry}} {{
 }}"""
 
 
+FUNCTIONS = """
+#id = affine_map<(i, j) -> (i, j)>
+#transposed = affine_map<(i, j) -> (j, i)>
+func.func @functions(
+    %x: memref<?x?xf32> {buddy.kind = "input", buddy.name = "x", buddy.shape = ["m", "n"]},
+    %y: memref<?x?xf32> {buddy.kind = "output", buddy.name = "y", buddy.shape = ["m", "n"]},
+    %z: memref<?x?xf32> {buddy.kind = "output", buddy.name = "z", buddy.shape = ["n", "m"]})
+    attributes {buddy.entry} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %one = arith.constant 1.0 : f32
+  %third = arith.constant 0.3 : f32
+  %t = bufferization.to_tensor %x restrict : memref<?x?xf32> to tensor<?x?xf32>
+  %m = memref.dim %x, %c0 : memref<?x?xf32>
+  %n = memref.dim %x, %c1 : memref<?x?xf32>
+  %e = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%t : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%l: f32, %o: f32):
+    %s = math.sin %l : f32
+    %a = math.absf %l : f32
+    %p = math.powf %a, %third : f32
+    %b = math.atan2 %s, %p : f32
+    %c = arith.addf %a, %one : f32
+    %d = math.log %c : f32
+    %v = arith.addf %b, %d : f32
+    linalg.yield %v : f32
+  } -> tensor<?x?xf32>
+  %f = tensor.empty(%n, %m) : tensor<?x?xf32>
+  %q = linalg.generic {indexing_maps = [#transposed, #id],
+      iterator_types = ["parallel", "parallel"]}
+    ins(%t : tensor<?x?xf32>) outs(%f : tensor<?x?xf32>) {
+  ^bb0(%l: f32, %o: f32):
+    %v = arith.mulf %l, %third : f32
+    linalg.yield %v : f32
+  } -> tensor<?x?xf32>
+  bufferization.materialize_in_destination %r in restrict writable %y
+    : (tensor<?x?xf32>, memref<?x?xf32>) -> ()
+  bufferization.materialize_in_destination %q in restrict writable %z
+    : (tensor<?x?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def library(machine: cross.Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = "\n".join(module(dtype) for dtype in TOLERANCE)
+    source = FUNCTIONS + "\n".join(module(dtype) for dtype in TOLERANCE)
     return machine.compile_library(source, tmp_path_factory.mktemp("loops"))
 
 
@@ -110,3 +155,23 @@ def check(machine: cross.Machine, caller: Path, library: Path, cpu: str) -> None
         exact = min(tolerance, 1e-5)
         np.testing.assert_allclose(z, x.sum(1), exact, exact, err_msg=what)
         np.testing.assert_array_equal(w, x.max(1, initial=-1e4), err_msg=what)
+
+
+def test_functions_and_transposes(machine: cross.Machine, caller: Path, library: Path) -> None:
+    random = np.random.default_rng(2)
+    for cpu in machine.cpus:
+        calls = []
+        for m, n in SIZES:
+            x = (random.standard_normal((m, n)) * 20).astype(np.float32)
+            # Angles that are not reduced but left to the C library, among others.
+            x[::2, ::5] *= np.float32(2.0**60)
+            out = [np.zeros_like(x), np.zeros((n, m), np.float32)]
+            calls.append(cross.Call("functions", [x, *out]))
+        machine.run_calls(caller, library, cpu, calls)
+        for call in calls:
+            what = f"{np.shape(call.arguments[0])}, {cpu}"
+            assert call.code == 0, f"{what}: {call.message}"
+            x = call.arguments[0].astype(np.float64)
+            expected = np.arctan2(np.sin(x), np.abs(x) ** 0.3) + np.log(np.abs(x) + 1)
+            np.testing.assert_allclose(call.results[1], expected, 2e-6, 2e-6, err_msg=what)
+            np.testing.assert_allclose(call.results[2], x.T * 0.3, 1e-6, err_msg=what)
