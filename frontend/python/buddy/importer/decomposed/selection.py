@@ -1,6 +1,6 @@
 """Order statistics along a dimension.
 
-NaN sorts last. Which of equal elements an index names is left open by PyTorch.
+NaN sorts last.
 """
 
 from __future__ import annotations
@@ -24,10 +24,18 @@ def _keep(parts: tuple[torch.Tensor, ...], dim: int, keepdim: bool) -> tuple[tor
 
 @decomposes(aten.median.dim)
 def median(self: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
-    """The lower of two middle elements; the first NaN if there is one."""
+    """The lower of two middle elements; the first NaN if there is one.
+
+    Of equal elements it is the one that a stable sort would put there, as in eager.
+    """
     if self.dim() == 0:
         return _single(self)
-    value, index = torch.kthvalue(self, (self.shape[dim] + 1) // 2, dim, keepdim=True)
+    middle = (self.shape[dim] + 1) // 2
+    value = torch.kthvalue(self, middle, dim, keepdim=True).values
+    equal = self == value
+    place = middle - (self < value).sum(dim, keepdim=True)
+    found = equal & (equal.cumsum(dim) == place)
+    index = found.to(torch.uint8).argmax(dim, keepdim=True)
     if self.is_floating_point():
         nan = self.isnan()
         some = nan.any(dim, keepdim=True)
