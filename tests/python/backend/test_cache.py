@@ -178,7 +178,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("size", ["12k", "24k", "32k", "48k", "64m"])
+@pytest.mark.parametrize("size", ["12k", "24k", "32k", "40k", "64m"])
 def test_full_disk_is_one_clear_error(tmp_path: Path, size: str) -> None:
     """Wherever in a compilation the space ends."""
     pytest.importorskip("_buddy")
