@@ -56,9 +56,9 @@ PyTorch describes its operators and inputs to try them on in a database, OpInfo.
 compiled at each dtype, up to eight of its inputs, with `fullgraph=True` and
 `options={{"fallback": "error"}}`, and compared with eager by PyTorch's own tolerances; beyond them
 a result passes if its error against eager in f64 is at most four times eager's own (1.5 times for
-bf16), or if it differs in what PyTorch leaves open, such as which of equal elements an index names. A case
-counts as the first of its inputs that fails. Skipped: eager refuses the inputs, the result is
-random, or Dynamo cannot trace them for any backend. *dynamic*: for symbolic sizes.
+bf16), or if it differs in what PyTorch leaves open, such as which of equal elements an index
+names. A case counts as the first of its inputs that fails. Skipped: eager refuses the inputs, the
+result is random, or Dynamo cannot trace them for any backend. *dynamic*: for symbolic sizes.
 
     make check-all                                  # all cases
     python tests/opinfo/sweep.py --dtypes int64     # those of one dtype
