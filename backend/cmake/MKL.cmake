@@ -18,14 +18,19 @@ if(NOT BUDDY_MKL_ROOT)
     OUTPUT_VARIABLE BUDDY_MKL_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 endif()
 set(BUDDY_MKL_ROOT ${BUDDY_MKL_ROOT} CACHE PATH "Where lib/libmkl_core.a and include/mkl_dfti.h are")
-file(GLOB BUDDY_MKL_LICENSE
+set(BUDDY_MKL_LICENSE
   ${BUDDY_MKL_ROOT}/lib/python3*/site-packages/mkl_static-*.dist-info/LICENSE.txt)
+file(GLOB found ${BUDDY_MKL_LICENSE})
+if(found)
+  set(BUDDY_MKL_LICENSE ${found})
+endif()
 set(BUDDY_MKL_OTHERS ${BUDDY_MKL_ROOT}/share/doc/mkl/licensing/third-party-programs.txt)
 set(archives)
 foreach(layer intel_lp64 sequential core)
   list(APPEND archives ${BUDDY_MKL_ROOT}/lib/libmkl_${layer}.a)
 endforeach()
-foreach(file ${archives} ${BUDDY_MKL_ROOT}/include/mkl_dfti.h ${BUDDY_MKL_OTHERS})
+foreach(file ${archives} ${BUDDY_MKL_ROOT}/include/mkl_dfti.h ${BUDDY_MKL_LICENSE}
+    ${BUDDY_MKL_OTHERS})
   if(NOT EXISTS ${file})
     message(FATAL_ERROR "Intel MKL is not installed: there is no ${file}. `make setup` installs "
       "the Python packages mkl-static and mkl-include into .venv; -DBUDDY_MKL_ROOT=DIR names "

@@ -1,9 +1,8 @@
 /*===- Array.h - arrays as generated code hands them to a library -*- C -*-===//
 //
 // The form of the arguments of `buddy.library_call`, which `buddy-lower-calls`
-// builds on the caller's stack and functions of `libbuddy_linalg` read. Plain
-C,
-// for 64-bit machines: all fields are eight bytes.
+// builds on the caller's stack and functions of `libbuddy_linalg` read.
+// Plain C, for 64-bit machines: all fields are eight bytes.
 //
 // A function gets a pointer to a `buddy_array` for each array, and numbers by
 // value (int64_t, double), those that it reads before those that it writes. It
