@@ -81,7 +81,7 @@ static void readUnpadded(linalg::LinalgOp op, Contraction::Operand &image) {
     return;
   memref::CopyOp copy;
   memref::SubViewOp inside;
-  bool zeros = false;
+  linalg::LinalgOp zeros;
   for (Operation *user : alloc->getUsers()) {
     if (auto view = dyn_cast<memref::SubViewOp>(user)) {
       if (inside || !view->hasOneUse())
@@ -93,14 +93,15 @@ static void readUnpadded(linalg::LinalgOp op, Contraction::Operand &image) {
     auto other = dyn_cast<linalg::LinalgOp>(user);
     if (!other || other->getBlock() != op->getBlock())
       return;
-    if (isZeroFill(other) && other.getDpsInits()[0] == image.value)
-      zeros = !zeros; // Twice is not expected.
+    if (!zeros && isZeroFill(other) && other.getDpsInits()[0] == image.value)
+      zeros = other;
     else if (!other->hasAttr(kWindowsAttr) ||
              llvm::is_contained(other.getDpsInits(), image.value))
       return;
   }
   if (!copy || !zeros || copy.getTarget() != inside.getResult() ||
-      copy->getBlock() != op->getBlock() || !copy->isBeforeInBlock(op))
+      copy->getBlock() != op->getBlock() || !zeros->isBeforeInBlock(copy) ||
+      !copy->isBeforeInBlock(op))
     return;
   auto source = cast<MemRefType>(copy.getSource().getType());
   Value buffer = getBuffer(copy.getSource());

@@ -75,6 +75,38 @@ func.func @shared(%x: memref<2x4x14x14xf32>, %w: memref<8x36xf32>, %c: memref<2x
 
 // -----
 
+#windows = #buddy.windows<image = [14, 14], kernel = [3, 3], strides = [1, 1], dilations = [1, 1]>
+#schedule = #buddy.schedule<mr = 8, nr = 1, vl = 8, scalable = false, mc = 8, kc = 64, ku = 1, dot_m = 8, pack_m = 64>
+#x = affine_map<(n, f, p, k) -> (n, k floordiv 9, p floordiv 14 + (k mod 9) floordiv 3, p mod 14 + k mod 3)>
+#w = affine_map<(n, f, p, k) -> (f, k)>
+#c = affine_map<(n, f, p, k) -> (n, f, p)>
+
+// The image is cleared after the copy: what is read are zeros, not the copied elements.
+// CHECK-LABEL: func.func @cleared
+// CHECK: %[[P:.*]] = memref.alloc()
+// CHECK: memref.copy
+// CHECK: linalg.fill {{.*}} outs(%[[P]]
+// CHECK: vector.maskedload %[[P]]
+func.func @cleared(%x: memref<2x4x14x14xf32>, %w: memref<8x36xf32>, %c: memref<2x8x196xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %p = memref.alloc() : memref<2x4x16x16xf32>
+  %s = memref.subview %p[0, 0, 1, 1] [2, 4, 14, 14] [1, 1, 1, 1]
+      : memref<2x4x16x16xf32> to memref<2x4x14x14xf32, strided<[1024, 256, 16, 1], offset: 17>>
+  memref.copy %x, %s : memref<2x4x14x14xf32> to memref<2x4x14x14xf32, strided<[1024, 256, 16, 1], offset: 17>>
+  linalg.fill ins(%zero : f32) outs(%p : memref<2x4x16x16xf32>)
+  linalg.generic {indexing_maps = [#x, #w, #c], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%p, %w : memref<2x4x16x16xf32>, memref<8x36xf32>) outs(%c : memref<2x8x196xf32>)
+      attrs = {buddy.schedule = #schedule, buddy.windows = #windows} {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %m = arith.mulf %a, %b : f32
+    %r = arith.addf %o, %m : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// -----
+
 #windows = #buddy.windows<image = [8], kernel = [3], strides = [2], dilations = [1]>
 #schedule = #buddy.schedule<mr = 8, nr = 1, vl = 8, scalable = false, mc = 8, kc = 64, ku = 1, dot_m = 8, pack_m = 64, pairs = true>
 #x = affine_map<(f, p, k) -> (k floordiv 3, p * 2 + k mod 3)>
