@@ -38,9 +38,8 @@ struct ExpandMath : buddy::impl::ExpandMathBase<ExpandMath> {
     populateMathF32ExpansionPatterns(patterns, isExpanded);
     populateMathFunctionPatterns(patterns);
     populateWideFunctionPatterns(patterns);
-    populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-      return hasPolynomial(name) && name != "math.tanh" && name != "math.erf";
-    });
+    populateMathPolynomialApproximationPatterns(
+        patterns, [](StringRef name) { return name == "math.exp"; });
     math::populateExpansionPatterns(patterns,
                                     {"clampf", "rsqrt", "fpowi", "ctlz"});
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))

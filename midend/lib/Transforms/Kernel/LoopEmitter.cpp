@@ -372,16 +372,15 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
     Value rest = arith::RemUIOp::create(builder, loc, count, lanes);
     Value end = arith::SubIOp::create(builder, loc, upper, rest);
     loop(lower, end, lanes, Step{shape, dim, Value()});
-    if (mayMask()) {
+    bool masked = mayMask();
+    if (masked) {
       Value mask = vector::CreateMaskOp::create(
           builder, loc, shape.clone(builder.getI1Type()), rest);
       loop(end, upper, lanes, Step{shape, dim, mask});
-      scalarReason.clear();
-      return;
     }
     // Of a rest that is known to be long, narrower vectors.
     std::optional<int64_t> known = getConstantIntValue(count);
-    if (known && reductions.empty() && !shape.isScalable())
+    if (!masked && known && reductions.empty() && !shape.isScalable())
       for (int64_t half = shape.getDimSize(0) / 2; half >= 4; half /= 2) {
         if (!(*known & half))
           continue;
@@ -390,7 +389,8 @@ void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {
              Step{VectorType::get({half}, builder.getI8Type()), dim, Value()});
         end = next;
       }
-    loop(end, upper, constant(1), Step());
+    if (!masked)
+      loop(end, upper, constant(1), Step());
     scalarReason.clear(); // The rest of the elements has nothing to say.
     return;
   }
