@@ -1,7 +1,7 @@
 """`buddy bench operators`: many single operators beside eager, to find what is slow.
 
-Each case is one operator, or two that are used together, on some million elements of f32 (unless
-its name says otherwise), compiled through torch.compile and called without Dynamo's guards.
+Each case is one operator, or two that are used together, on up to some million elements of f32
+(unless its name says otherwise), compiled through torch.compile and called without Dynamo's guards.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -118,67 +119,64 @@ def _scan(
     x = b.plain(x)
     values = [b.empty(x.shape, dtype) for _, dtype in kinds]
     if 0 not in x.shape:
-        lead, trail = x.shape[:dim], x.shape[dim + 1 :]
-        line = _scan_slabs if trail else _scan_elements
-        values = b.loop(
-            lead, values, lambda row, out: line(b, x, row, trail, kinds, start, out, step)
-        )
+        scan = _Scan(b, x, kinds, start, step)
+        line = scan.slabs if x.shape[dim + 1 :] else scan.elements
+        values = b.loop(x.shape[:dim], values, line)
     return [Tensor.plain(v, dtype, x.shape) for v, (_, dtype) in zip(values, kinds, strict=True)]
 
 
-def _scan_elements(
-    b: Builder,
-    x: Tensor,
-    row: Values,
-    trail: Sequence[Any],
-    kinds: Kinds,
-    start: Values,
-    out: Values,
-    step: Callable[..., Values],
-) -> Values:
-    """Scan one row whose elements are neighbours in memory; the states are scalars."""
+@dataclass(frozen=True)
+class _Scan:
+    """What is scanned and how; its methods scan one row of it into the results' tensors."""
 
-    def body(at: Values, carried: Values) -> Values:
-        place = [*row, at[0]]
-        states = step(tensor.extract(x.base, place), at[0], *carried[: len(start)])
-        written = [
-            tensor.insert(scalars.cast(state, *kind), into, place)
-            for state, kind, into in zip(states, kinds, carried[len(start) :], strict=True)
+    b: Builder
+    x: Tensor
+    kinds: Kinds
+    start: Values
+    step: Callable[..., Values]
+
+    def elements(self, row: Values, out: Values) -> Values:
+        """A row whose elements are neighbours in memory; the states are scalars."""
+        count = len(self.start)
+
+        def body(at: Values, carried: Values) -> Values:
+            place = [*row, at[0]]
+            states = self.step(tensor.extract(self.x.base, place), at[0], *carried[:count])
+            written = [
+                tensor.insert(scalars.cast(state, *kind), into, place)
+                for state, kind, into in zip(states, self.kinds, carried[count:], strict=True)
+            ]
+            return [*states, *written]
+
+        return self.b.loop([self.x.shape[-1]], [*self.start, *out], body)[count:]
+
+    def slabs(self, row: Values, out: Values) -> Values:
+        """A row of slabs of the trailing dimensions; the states are tensors of their sizes."""
+        b, x, count = self.b, self.x, len(self.start)
+        trail = x.shape[len(row) + 1 :]
+        sizes = (*[1] * (len(row) + 1), *trail)
+        ones, identity = [1] * x.rank, ir.AffineMap.get_identity(x.rank)
+
+        def body(at: Values, carried: Values) -> Values:
+            offsets = [*row, at[0], *[0] * len(trail)]
+            slab = b.extract_slice(x, offsets, sizes, ones)
+            # The states are the operation's own result buffers, so that the loop stays in place.
+            states = b.generic(
+                [(slab.base, identity)],
+                [(state, identity) for state in carried[:count]],
+                [PARALLEL] * x.rank,
+                lambda new, *states: self.step(new, at[0], *states),
+            )
+            written = []
+            for state, (dtype, result), into in zip(
+                states, self.kinds, carried[count:], strict=True
+            ):
+                part = b.cast(Tensor.plain(state, dtype, sizes), result)
+                written.append(b.insert_slice(part.base, into, offsets, sizes))
+            return [*states, *written]
+
+        states = [
+            b.full(sizes, value, dtype)
+            for value, (dtype, _) in zip(self.start, self.kinds, strict=True)
         ]
-        return [*states, *written]
-
-    return b.loop([x.shape[-1]], [*start, *out], body)[len(start) :]
-
-
-def _scan_slabs(
-    b: Builder,
-    x: Tensor,
-    row: Values,
-    trail: Sequence[Any],
-    kinds: Kinds,
-    start: Values,
-    out: Values,
-    step: Callable[..., Values],
-) -> Values:
-    """Scan slabs of the trailing dimensions; the states are tensors of their sizes."""
-    sizes = [*[1] * (len(row) + 1), *trail]
-    ones, identity = [1] * x.rank, ir.AffineMap.get_identity(x.rank)
-
-    def body(at: Values, carried: Values) -> Values:
-        offsets = [*row, at[0], *[0] * len(trail)]
-        slab = b.extract_slice(x, offsets, sizes, ones)
-        # The states are the operation's own result buffers, so that the loop stays in place.
-        states = b.generic(
-            [(slab.base, identity)],
-            [(state, identity) for state in carried[: len(start)]],
-            [PARALLEL] * x.rank,
-            lambda new, *states: step(new, at[0], *states),
-        )
-        written = []
-        for state, (dtype, result), into in zip(states, kinds, carried[len(start) :], strict=True):
-            part = b.cast(Tensor.plain(state, dtype, tuple(sizes)), result)
-            written.append(b.insert_slice(part.base, into, offsets, sizes))
-        return [*states, *written]
-
-    states = [b.full(sizes, value, kind[0]) for value, kind in zip(start, kinds, strict=True)]
-    return b.loop([x.shape[len(row)]], [*states, *out], body)[len(start) :]
+        return b.loop([x.shape[len(row)]], [*states, *out], body)[count:]

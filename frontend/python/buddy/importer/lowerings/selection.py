@@ -214,7 +214,7 @@ class _Heap(_Row):
 
 
 def _few(k: Any, length: Any) -> bool:
-    """Tell whether a heap of k elements beats sorting the row (measured; sorting is stable too)."""
+    """Tell whether a heap of k elements beats sorting the row; both give the same order."""
     if not isinstance(k, int):
         return False
     return k <= 16 or (k * 16 <= length if isinstance(length, int) else k <= 256)
@@ -227,9 +227,9 @@ def _topk(
     if x.rank == 0:
         return sort(b, x, dim, largest)
     dim = normalize(dim, x.rank)
-    if not _few(b.result_shape(0)[dim], x.shape[dim]):
+    size = b.result_shape(0)[dim]
+    if not _few(size, x.shape[dim]):
         values, places = sort(b, x, dim, largest)
-        size = b.result_shape(0)[dim]
         return slice_dim(b, values, dim, 0, size), slice_dim(b, places, dim, 0, size)
     order = [i for i in range(x.rank) if i != dim] + [dim]
     back = [order.index(i) for i in range(x.rank)]
