@@ -99,7 +99,8 @@ buddy::createTargetMachine(const TargetInfo &info, unsigned optLevel) {
 }
 
 void buddy::optimizeModule(Module &module, TargetMachine &machine,
-                           unsigned optLevel) {
+                           unsigned optLevel,
+                           std::optional<OptimizerStage> stage) {
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());
   // The optimiser's cost models read the machine from the functions.
@@ -131,10 +132,17 @@ void buddy::optimizeModule(Module &module, TargetMachine &machine,
       OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2,
       OptimizationLevel::O3};
   OptimizationLevel level = levels[std::min(optLevel, 3u)];
-  if (optLevel == 0)
-    builder.buildO0DefaultPipeline(level).run(module, mam);
-  else
-    builder.buildPerModuleDefaultPipeline(level).run(module, mam);
+  auto build = [&] {
+    const ThinOrFullLTOPhase none = ThinOrFullLTOPhase::None;
+    if (optLevel == 0)
+      return builder.buildO0DefaultPipeline(level);
+    if (!stage)
+      return builder.buildPerModuleDefaultPipeline(level);
+    if (*stage == OptimizerStage::Simplification)
+      return builder.buildModuleSimplificationPipeline(level, none);
+    return builder.buildModuleOptimizationPipeline(level, none);
+  };
+  build().run(module, mam);
 }
 
 Error buddy::emitModule(Module &module, TargetMachine &machine, FileKind kind,
@@ -156,10 +164,10 @@ Error buddy::emitModule(Module &module, TargetMachine &machine, FileKind kind,
 }
 
 /// Instructions from which on a module is worth the copies that two threads
-/// need: a BERT's 24 thousand take a second to become code.
+/// need: a BERT's 24 thousand take two seconds to become code.
 static constexpr unsigned kPartSize = 4000;
 
-/// Splits the module and emits each part, in a context of its own, by a thread.
+/// Makes code of each part of the module, in a context of its own, by a thread.
 static Error
 emitParts(Module &module, ArrayRef<raw_pwrite_stream *> streams,
           function_ref<Error(Module &, raw_pwrite_stream &)> emit) {
@@ -189,11 +197,27 @@ emitParts(Module &module, ArrayRef<raw_pwrite_stream *> streams,
   return all;
 }
 
-/// Writes the module, optimised, to `parts` object files beside `output` and
-/// appends their names, also of those to remove after an error.
+/// Optimises the module and writes it to one or two object files beside
+/// `output`, whose names it appends, also of those to remove after an error.
 static Error emitObjects(Module &module, const buddy::TargetInfo &target,
-                         unsigned optLevel, StringRef output, unsigned parts,
+                         unsigned optLevel, StringRef output, bool split,
                          SmallVectorImpl<std::string> &objects) {
+  using buddy::OptimizerStage;
+  auto machine = createTargetMachine(target, optLevel);
+  if (!machine)
+    return machine.takeError();
+  unsigned parts = 1;
+  std::optional<OptimizerStage> left;
+  if (split && optLevel > 0 && llvm_is_multithreaded() &&
+      module.getInstructionCount() > kPartSize) {
+    // What is called by name is inlined here; functions that threads run are
+    // called by address. So nothing is left to do on the module as a whole, and
+    // its parts can be finished at once.
+    buddy::optimizeModule(module, **machine, optLevel,
+                          OptimizerStage::Simplification);
+    left = OptimizerStage::Optimization;
+    parts = 2;
+  }
   SmallVector<std::unique_ptr<raw_fd_ostream>> files;
   SmallVector<raw_pwrite_stream *> streams;
   for (unsigned i = 0; i < parts; ++i) {
@@ -210,6 +234,7 @@ static Error emitObjects(Module &module, const buddy::TargetInfo &target,
     auto machine = createTargetMachine(target, optLevel);
     if (!machine)
       return machine.takeError();
+    buddy::optimizeModule(part, **machine, optLevel, left);
     return buddy::emitModule(part, **machine, buddy::FileKind::Object, os);
   };
   Error error = Error::success();
@@ -237,18 +262,9 @@ Error buddy::compileModule(mlir::Operation *op, const TargetInfo &target,
   auto module = translateToLLVMIR(op, context);
   if (!module)
     return module.takeError();
-  auto machine = createTargetMachine(target, optLevel);
-  if (!machine)
-    return machine.takeError();
-  optimizeModule(**module, **machine, optLevel);
-  // Functions that threads run are called by address, so the optimiser is done
-  // with the module as a whole, and the parts of it can become code at once.
-  unsigned parts = shared && (*module)->getInstructionCount() > kPartSize &&
-                           llvm_is_multithreaded()
-                       ? 2
-                       : 1;
   SmallVector<std::string> objects;
-  Error error = emitObjects(**module, target, optLevel, output, parts, objects);
+  Error error =
+      emitObjects(**module, target, optLevel, output, shared, objects);
   if (!error && shared)
     error = linkSharedLibrary(objects, output, target, options);
   else if (!error)

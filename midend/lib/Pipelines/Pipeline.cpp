@@ -151,7 +151,7 @@ static void buildLLVMPhase(OpPassManager &manager) {
   manager.addPass(createConvertToLLVMPass());
   manager.addPass(createConvertOpenMPToLLVMPass());
   manager.addPass(createReconcileUnrealizedCastsPass());
-  cleanUp(manager);
+  cleanUp(manager.nest<LLVM::LLVMFuncOp>());
 }
 
 namespace {

@@ -38,9 +38,16 @@ llvm::Expected<TargetInfo> getModuleTarget(mlir::Operation *module);
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(const TargetInfo &target, unsigned optLevel);
 
-/// LLVM's default pipeline at `optLevel`, for the machine's own CPU.
+/// The halves of LLVM's default pipeline: what looks at the module as a whole
+/// (inlining above all), and what then works on each function by itself
+/// (unrolling and vectorization).
+enum class OptimizerStage { Simplification, Optimization };
+
+/// LLVM's default pipeline at `optLevel`, for the machine's own CPU; with
+/// `stage`, that half of it.
 void optimizeModule(llvm::Module &module, llvm::TargetMachine &machine,
-                    unsigned optLevel);
+                    unsigned optLevel,
+                    std::optional<OptimizerStage> stage = std::nullopt);
 
 enum class FileKind { LLVMIR, Assembly, Object };
 

@@ -56,10 +56,31 @@ static bool isArithmetic(Operation *op) {
              vector::OuterProductOp, vector::MultiDimReductionOp>(op);
 }
 
+/// Whether any type or constant in the module is of bf16. Most modules have
+/// none, and the rewrites below would go through all their ops to find out.
+static bool mentionsBrain(ModuleOp module) {
+  AttrTypeWalker walker;
+  walker.addWalk([](BFloat16Type) { return WalkResult::interrupt(); });
+  auto found = [&](auto typeOrAttribute) {
+    return walker.walk(typeOrAttribute).wasInterrupted();
+  };
+  return module
+      .walk([&](Operation *op) {
+        if (found(op->getAttrDictionary()) ||
+            llvm::any_of(op->getResultTypes(), found) ||
+            llvm::any_of(op->getOperandTypes(), found))
+          return WalkResult::interrupt();
+        return WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 namespace {
 struct ExpandBFloat16 : buddy::impl::ExpandBFloat16Base<ExpandBFloat16> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (!mentionsBrain(module))
+      return markAllAnalysesPreserved();
     splitConversions(module);
     RewritePatternSet patterns(&getContext());
     arith::populateExpandBFloat16Patterns(patterns);
