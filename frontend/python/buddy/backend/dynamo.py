@@ -8,9 +8,17 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.eval_frame import innermost_backend
+from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from buddy.importer import UnsupportedOpsError, decompositions, prepare_fx, whole_recurrences
+from buddy.importer import (
+    UnsupportedOpsError,
+    decompositions,
+    prepare_fx,
+    whole_recurrences,
+    whole_recurrences_if,
+)
 
 from .graph import Call, compile_graph
 from .library import check_target
@@ -87,3 +95,17 @@ def _weights(gm: torch.fx.GraphModule) -> list[int]:
         return []
     count = sum(node.op == "placeholder" for node in gm.graph.nodes)
     return [i for i in context.fw_metadata.static_input_indices if i < count]
+
+
+def _traced_for_us() -> bool:
+    """Tell whether Dynamo is tracing a function that this backend will compile."""
+    try:
+        compiler: Any = InstructionTranslator.current_tx().output.compiler_fn
+    except AttributeError:  # nothing is traced in this thread
+        return False
+    compiler = innermost_backend(compiler)
+    return getattr(compiler, "compiler_fn", compiler) is buddy_backend
+
+
+# Dynamo computes shapes with the layers' steps otherwise, and so compiles once a length.
+whole_recurrences_if(_traced_for_us)

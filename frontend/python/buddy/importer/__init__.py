@@ -10,7 +10,7 @@ The result's form is fixed in docs/architecture.md, section 2.
 
 from .builder import Builder
 from .custom_ops import LoweringError, register_lowering
-from .decomposed.recurrence import whole_recurrences
+from .decomposed.recurrence import whole_recurrences, whole_recurrences_if
 from .decomposition import decompositions
 from .errors import ImportGraphError, MissingOp, Unsupported, UnsupportedOpsError
 from .export import add_exported_program, import_exported_program
@@ -43,4 +43,5 @@ __all__ = [
     "register_lowering",
     "supported",
     "whole_recurrences",
+    "whole_recurrences_if",
 ]

@@ -61,7 +61,11 @@ def _layer(
     b_input, b_hidden = rest[:2] if has_biases else (None, None)
     projection = rest[-1] if len(rest) % 2 else None
     gates = F.linear(x, w_input, b_input)
-    return torch.ops.buddy.recurrence(gates, h, c, w_hidden, b_hidden, projection, kind, reverse)
+    outputs, cells = torch.ops.buddy.recurrence(
+        gates, h, c, w_hidden, b_hidden, projection, kind, reverse
+    )
+    last = 0 if reverse else -1
+    return outputs, outputs[last], cells if c is None else cells[last]
 
 
 def _layers(
@@ -78,12 +82,13 @@ def _layers(
     batch_first: bool,
 ) -> Any:
     """All layers: the last one's outputs, and the states after the last steps."""
-    operands = [x, h, *params, *([] if c is None else [c])]
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        return NotImplemented
     x = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     width = len(params) // (num_layers * directions)
+    projected = width % 2 == 1
+    operands = [x, h, *params, *([] if c is None else [c])]
+    if projected and torch.is_grad_enabled() and any(o.requires_grad for o in operands):
+        return NotImplemented
     states: list[tuple[torch.Tensor, torch.Tensor]] = []
     for layer in range(num_layers):
         outputs = []
@@ -139,13 +144,10 @@ def whole_recurrences() -> Iterator[None]:
     """Have these layers traced by the functions here, not step by step.
 
     They are composite, and PyTorch's Python kernels of them are asked before any table is. Where
-    gradients are wanted those still serve.
+    gradients through a projection are wanted those still serve.
     """
     before = {op: dict(op.py_kernels) for op in _WHOLE}
-    for op, function in _WHOLE.items():
-        for key in _KEYS:
-            op.py_kernels[key] = functools.partial(_try, function, before[op][key])
-        op._dispatch_cache.clear()
+    whole_recurrences_if(lambda: True)
     try:
         yield
     finally:
@@ -155,8 +157,20 @@ def whole_recurrences() -> Iterator[None]:
             op._dispatch_cache.clear()
 
 
+def whole_recurrences_if(wanted: Callable[[], bool]) -> None:
+    """From now on, have these layers traced by the functions here wherever `wanted()` says so."""
+    for op, function in _WHOLE.items():
+        for key in _KEYS:
+            op.py_kernels[key] = functools.partial(_try, wanted, function, op.py_kernels[key])
+        op._dispatch_cache.clear()
+
+
 def _try(
-    function: Callable[..., Any], otherwise: Callable[..., Any], *args: Any, **kwargs: Any
+    wanted: Callable[[], bool],
+    function: Callable[..., Any],
+    otherwise: Callable[..., Any],
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
-    result = NotImplemented if kwargs else function(*args)
+    result = NotImplemented if kwargs or not wanted() else function(*args)
     return otherwise(*args, **kwargs) if result is NotImplemented else result

@@ -17,7 +17,7 @@ from ..errors import Unsupported
 from ..registry import lowers
 from ..shapes import squeeze
 from ..values import Tensor
-from .contraction import linear
+from .contraction import contract, linear
 from .functions import relu, sigmoid
 
 # From the gates' parts of the input and of the state, and the old c (LSTM) or h, to the new h, and
@@ -50,6 +50,71 @@ def _relu(dtype: torch.dtype, x: Gates, y: Gates, h: ir.Value) -> list[ir.Value]
 _CELLS: dict[str, Cell] = {"lstm": _lstm, "gru": _gru, "tanh": _tanh, "relu": _relu}
 
 
+class _Rows:
+    """A tensor over time, [T, ...]: a step reads or writes one moment of it."""
+
+    def __init__(self, b: Builder, dtype: torch.dtype, time: Any, shape: Sequence[Any]):
+        self.b, self.dtype, self.time, self.shape = b, dtype, time, list(shape)
+
+    def empty(self) -> ir.Value:
+        return self.b.empty((self.time, *self.shape), self.dtype)
+
+    def read(self, rows: ir.Value, moment: Any) -> Tensor:
+        source = Tensor.plain(rows, self.dtype, (self.time, *self.shape))
+        rank = len(self.shape)
+        offsets = [moment, *[0] * rank]
+        row = self.b.extract_slice(source, offsets, [1, *self.shape], [1] * (rank + 1))
+        return squeeze(self.b, row, [0])
+
+    def write(self, row: ir.Value, rows: ir.Value, moment: Any) -> ir.Value:
+        offsets = [moment, *[0] * len(self.shape)]
+        return self.b.insert_slice(row, rows, offsets, [1, *self.shape])
+
+
+class _Steps:
+    """What the loops forth and back over time have in common; x: [T, B, G * H]."""
+
+    def __init__(self, b: Builder, kind: str, x: Tensor, size: Any, reverse: bool):
+        self.b, self.kind, self.reverse, self.dtype = b, kind, reverse, x.dtype
+        self.time, self.batch, _ = x.shape
+        self.size, self.compute = size, types.opmath(x.dtype)
+        self.gates = _Rows(b, x.dtype, self.time, x.shape[1:])
+
+    def split(self, row: Tensor) -> list[Tensor]:
+        """The parts [B, H] of the gates [B, G * H]."""
+        return [
+            self.b.extract_slice(row, [0, gate * self.size], [self.batch, self.size], [1, 1])
+            for gate in range(GATES[self.kind])
+        ]
+
+    def elementwise(
+        self, inputs: list[Tensor], count: int, body: Callable[[list[ir.Value]], list[ir.Value]]
+    ) -> list[ir.Value]:
+        """`count` tensors [B, H] of the elements of others, computed in the wider dtype."""
+        identity = ir.AffineMap.get_identity(2)
+
+        def compute(*elements: ir.Value) -> list[ir.Value]:
+            used = elements[: len(inputs)]  # the results' hold nothing yet
+            pairs = zip(used, inputs, strict=True)
+            wide = [scalars.cast(e, part.dtype, self.compute) for e, part in pairs]
+            return [scalars.cast(value, self.compute, self.dtype) for value in body(wide)]
+
+        empties = [self.b.empty((self.batch, self.size), self.dtype) for _ in range(count)]
+        return self.b.generic(
+            [(self.b.value(part), identity) for part in inputs],
+            [(value, identity) for value in empties],
+            [PARALLEL] * 2,
+            compute,
+        )
+
+    def moment(self, step: ir.Value, backwards: bool) -> ir.Value:
+        """The place in time of a step of the loop."""
+        if not backwards:
+            return step
+        last = arith.subi(self.b.index(self.time), self.b.index_constant(1))
+        return arith.subi(last, step)
+
+
 @lowers(torch.ops.buddy.recurrence.default)
 def _recurrence(
     b: Builder,
@@ -64,69 +129,54 @@ def _recurrence(
 ) -> tuple[Tensor, ...]:
     if any(other is not None and other.dtype is not x.dtype for other in (h, c, weight, bias)):
         raise Unsupported("operands of several dtypes")
-    time, batch, _ = x.shape
     size = h.shape[1] if projection is None else projection.shape[1]
-    dtype, compute = x.dtype, types.opmath(x.dtype)
+    steps = _Steps(b, kind, x, size, reverse)
+    time, dtype = steps.time, x.dtype
     _check_time(b, time)
-    x = b.plain(x)
-    identity = ir.AffineMap.get_identity(2)
-
-    def gates(source: Tensor) -> list[Tensor]:
-        """The parts [B, H] of [B, G * H]."""
-        return [
-            b.extract_slice(source, [0, gate * size], [batch, size], [1, 1])
-            for gate in range(GATES[kind])
-        ]
-
-    def cell(given: list[Tensor], own: list[Tensor], before: Tensor, cells: list[ir.Value]) -> Any:
-        """The new h, and an LSTM's c, which overwrites the old one."""
-        inputs = [*given, *own, *([] if cells else [before])]
-
-        def body(*elements: ir.Value) -> list[ir.Value]:
-            # Not the place of the new h, which holds nothing yet.
-            used = elements[: len(inputs)] + elements[len(inputs) + 1 :]
-            types_ = [*(part.dtype for part in inputs), *[dtype] * len(cells)]
-            wide = [scalars.cast(e, type_, compute) for e, type_ in zip(used, types_, strict=True)]
-            count = len(given)
-            results = _CELLS[kind](compute, wide[:count], wide[count : 2 * count], wide[-1])
-            return [scalars.cast(result, compute, dtype) for result in results]
-
-        return b.generic(
-            [(b.value(part), identity) for part in inputs],
-            [(value, identity) for value in (b.empty((batch, size), dtype), *cells)],
-            [PARALLEL] * 2,
-            body,
-        )
-
-    def row(moment: Any) -> list[Any]:
-        return [moment, 0, 0]
+    given = b.value(x)
+    # One row more than there are steps: each reads its state in the row that the one before wrote.
+    states = [h] if c is None else [h, c]
+    rows = [_Rows(b, dtype, time + 1, state.shape) for state in states]
 
     def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        moment, one = at[0], b.index_constant(1)
-        if reverse:
-            moment = arith.subi(arith.subi(b.index(time), one), moment)
-        after = arith.addi(moment, one)
+        moment = steps.moment(at[0], reverse)
+        after = arith.addi(moment, b.index_constant(1))
         source, target = (after, moment) if reverse else (moment, after)
-        rows = Tensor.plain(carried[0], dtype, (time + 1, *h.shape))
-        before = squeeze(b, b.extract_slice(rows, row(source), [1, *h.shape], [1] * 3), [0])
-        given = squeeze(b, b.extract_slice(x, row(moment), [1, *x.shape[1:]], [1] * 3), [0])
-        own = linear(b, before, weight, bias, compute)
-        new, *cells = cell(gates(given), gates(own), b.plain(before), carried[1:])
-        if projection is not None:
-            new = linear(b, Tensor.plain(new, dtype, (batch, size)), projection, None, dtype).base
-        return [b.insert_slice(new, rows.base, row(target), [1, *h.shape]), *cells]
+        before = [row.read(value, source) for row, value in zip(rows, carried, strict=True)]
+        own = linear(b, before[0], weight, bias, steps.compute)
+        parts = [*steps.split(steps.gates.read(given, moment)), *steps.split(own)]
 
-    # One row more than there are steps: each reads its state in the row that the one before wrote.
-    first, last = (time, 0) if reverse else (0, time)
-    rows = b.empty((time + 1, *h.shape), dtype)
-    rows = b.insert_slice(b.value(h), rows, row(first), [1, *h.shape])
-    results = b.loop([time], [rows, *([] if c is None else [b.value(c)])], step)
-    done = Tensor.plain(results[0], dtype, (time + 1, *h.shape))
-    outputs = b.extract_slice(done, row(0 if reverse else 1), [time, *h.shape], [1] * 3)
-    state = squeeze(b, b.extract_slice(done, row(last), [1, *h.shape], [1] * 3), [0])
-    if c is not None:
-        return outputs, state, Tensor.plain(results[1], dtype, c.shape)
-    return outputs, state, Tensor.plain(b.empty((0,), dtype), dtype, (0,))
+        def cell(elements: list[ir.Value]) -> list[ir.Value]:
+            count = GATES[kind]
+            x, y = elements[:count], elements[count:-1]
+            return _CELLS[kind](steps.compute, x, y, elements[-1])
+
+        new = steps.elementwise([*parts, before[-1]], len(states), cell)
+        if projection is not None:
+            shown = Tensor.plain(new[0], dtype, (steps.batch, size))
+            new[0] = linear(b, shown, projection, None, dtype).base
+        return [
+            row.write(value, into, target)
+            for row, value, into in zip(rows, new, carried, strict=True)
+        ]
+
+    first = time if reverse else 0
+    starts = [
+        row.write(b.value(state), row.empty(), first)
+        for row, state in zip(rows, states, strict=True)
+    ]
+    results = []
+    for value, state in zip(b.loop([time], starts, step), states, strict=True):
+        done = Tensor.plain(value, dtype, (time + 1, *state.shape))
+        offsets = [0 if reverse else 1, 0, 0]
+        results.append(b.extract_slice(done, offsets, [time, *state.shape], [1] * 3))
+    if c is None:
+        results.append(_nothing(b, dtype))
+    return tuple(results)
+
+
+def _nothing(b: Builder, dtype: torch.dtype) -> Tensor:
+    return Tensor.plain(b.empty((0,), dtype), dtype, (0,))
 
 
 def _check_time(b: Builder, time: Any) -> None:
@@ -136,3 +186,168 @@ def _check_time(b: Builder, time: Any) -> None:
         return
     some = arith.cmpi(arith.CmpIPredicate.sgt, b.index(time), b.index_constant(0))
     b.check(some, EMPTY, precondition=True)
+
+
+# From the gradients of the new h, and c (LSTM), the gates' parts of the input and of the state, the
+# old c (LSTM) or h and the new one, to the gradients of the gates' parts of the input, then of the
+# state's where it is another (GRU's last), then of the old c (LSTM) or directly of the old h (GRU).
+Back = Callable[[torch.dtype, Gates, Gates, Gates, ir.Value, ir.Value], list[ir.Value]]
+
+
+def _product(*factors: ir.Value) -> ir.Value:
+    result, *rest = factors
+    for factor in rest:
+        result = arith.mulf(result, factor)
+    return result
+
+
+def _rest(dtype: torch.dtype, x: ir.Value) -> ir.Value:
+    """1 - x."""
+    return arith.subf(scalars.constant(1.0, dtype), x)
+
+
+def _lstm_back(
+    dtype: torch.dtype,
+    d: Gates,
+    x: Gates,
+    y: Gates,
+    old: ir.Value,
+    new: ir.Value,
+) -> list[ir.Value]:
+    i, f, g, o = (arith.addf(a, b) for a, b in zip(x, y, strict=True))
+    i, f, o = (sigmoid(dtype, gate) for gate in (i, f, o))
+    g, shown, (d_h, d_c) = math.tanh(g), math.tanh(new), d
+    d_c = arith.addf(d_c, _product(d_h, o, _rest(dtype, arith.mulf(shown, shown))))
+    return [
+        _product(d_c, g, i, _rest(dtype, i)),
+        _product(d_c, old, f, _rest(dtype, f)),
+        _product(d_c, i, _rest(dtype, arith.mulf(g, g))),
+        _product(d_h, shown, o, _rest(dtype, o)),
+        arith.mulf(d_c, f),
+    ]
+
+
+def _gru_back(
+    dtype: torch.dtype,
+    d: Gates,
+    x: Gates,
+    y: Gates,
+    old: ir.Value,
+    new: ir.Value,
+) -> list[ir.Value]:
+    r, z = (sigmoid(dtype, arith.addf(x[gate], y[gate])) for gate in (0, 1))
+    n = math.tanh(arith.addf(x[2], arith.mulf(r, y[2])))
+    (d_h,) = d
+    d_n = _product(d_h, _rest(dtype, z), _rest(dtype, arith.mulf(n, n)))
+    d_r = _product(d_n, y[2], r, _rest(dtype, r))
+    d_z = _product(d_h, arith.subf(old, n), z, _rest(dtype, z))
+    return [d_r, d_z, d_n, arith.mulf(d_n, r), arith.mulf(d_h, z)]
+
+
+def _tanh_back(
+    dtype: torch.dtype,
+    d: Gates,
+    x: Gates,
+    y: Gates,
+    old: ir.Value,
+    new: ir.Value,
+) -> list[ir.Value]:
+    return [arith.mulf(d[0], _rest(dtype, arith.mulf(new, new)))]
+
+
+def _relu_back(
+    dtype: torch.dtype,
+    d: Gates,
+    x: Gates,
+    y: Gates,
+    old: ir.Value,
+    new: ir.Value,
+) -> list[ir.Value]:
+    zero = scalars.constant(0.0, dtype)
+    kept = arith.cmpf(arith.CmpFPredicate.UGT, new, zero)  # a NaN keeps it, as in eager
+    return [arith.select(kept, d[0], zero)]
+
+
+_BACK: dict[str, Back] = {
+    "lstm": _lstm_back,
+    "gru": _gru_back,
+    "tanh": _tanh_back,
+    "relu": _relu_back,
+}
+
+
+@lowers(torch.ops.buddy.recurrence_backward.default)
+def _recurrence_backward(
+    b: Builder,
+    d_outputs: Tensor,
+    d_cells: Tensor | None,
+    x: Tensor,
+    y: Tensor,
+    old: Tensor,
+    new: Tensor,
+    weight: Tensor,
+    kind: str,
+    reverse: bool,
+) -> tuple[Tensor, ...]:
+    given = [d_outputs, *([] if d_cells is None else [d_cells]), x, y, old, new]
+    if any(other.dtype is not x.dtype for other in (*given, weight)):
+        raise Unsupported("operands of several dtypes")
+    steps = _Steps(b, kind, x, old.shape[2], reverse)
+    time, batch, size, dtype = steps.time, steps.batch, steps.size, x.dtype
+    count, compute = GATES[kind], steps.compute
+    states = _Rows(b, dtype, time, old.shape[1:])
+    sources = [(steps.gates if part in (x, y) else states, b.value(part)) for part in given]
+    apart = kind == "gru"  # the gradient of y is not that of x
+    beside = kind in ("lstm", "gru")  # a gradient of the state that goes past the gates
+    # One row more than there are steps, as in the loop forth.
+    carries = _Rows(b, dtype, time + 1, old.shape[1:])
+
+    def write(parts: list[ir.Value], rows: ir.Value, moment: ir.Value) -> ir.Value:
+        for gate, part in enumerate(parts):
+            offsets = [moment, 0, gate * size]
+            rows = b.insert_slice(part, rows, offsets, [1, batch, size])
+        return rows
+
+    def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        moment = steps.moment(at[0], not reverse)
+        after = arith.addi(moment, b.index_constant(1))
+        source, target = (moment, after) if reverse else (after, moment)
+        rows, state_rows = carried[: 1 + apart], carried[1 + apart :]
+        later = [carries.read(value, source) for value in state_rows]
+        d_output, *d_cell, x_row, y_row, old_row, new_row = (
+            part.read(value, moment) for part, value in sources
+        )
+        parts = [*steps.split(x_row), *steps.split(y_row)]
+
+        def cell(e: list[ir.Value]) -> list[ir.Value]:
+            d, (old, new) = [arith.addf(e[0], e[1])], e[-2:]
+            if kind == "lstm":
+                d.append(arith.addf(e[2], e[3]))
+            elif kind == "gru":
+                d[0] = arith.addf(d[0], e[2])
+            gates = e[-2 - len(parts) : -2]
+            return _BACK[kind](compute, d, gates[:count], gates[count:], old, new)
+
+        inputs = [d_output, later[0], *d_cell, *later[1:], *parts, old_row, new_row]
+        results = steps.elementwise(inputs, count + apart + beside, cell)
+        written = [write(results[:count], rows[0], moment)]
+        if apart:
+            by_state = [*results[: count - 1], results[count]]
+            written.append(write(by_state, rows[1], moment))
+        through = steps.gates.read(written[-1], moment)
+        product = contract(b, through, weight, [0, 2], [2, 1], [0, 1], (batch, size))
+        states = [b.value(b.cast(product, dtype)), *results[count + apart :]]
+        for value, into in zip(states, state_rows, strict=True):
+            written.append(carries.write(value, into, target))
+        return written
+
+    zero = b.full((batch, size), scalars.constant(0.0, dtype), dtype)
+    first, last = (0, time) if reverse else (time, 0)
+    starts = [steps.gates.empty() for _ in range(1 + apart)]
+    starts += [carries.write(zero, carries.empty(), first) for _ in range(1 + beside)]
+    results = b.loop([time], starts, step)
+    d_x, *d_y = (Tensor.plain(value, dtype, x.shape) for value in results[: 1 + apart])
+    d_states = [carries.read(value, b.index(last)) for value in results[1 + apart :]]
+    if not beside:
+        d_states.append(Tensor.plain(zero, dtype, (batch, size)))
+    return (d_x, *(d_y or [_nothing(b, dtype)]), *d_states)
