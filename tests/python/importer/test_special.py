@@ -186,3 +186,14 @@ def test_doubles_near_zero_keep_their_digits():
     x = torch.cat([x, -x, torch.tensor([0.0, float("inf"), float("nan")], dtype=torch.float64)])
     compare(lambda x: (x.expm1(), x.log1p()), x, rtol=1e-15, atol=0)
     compare(lambda x: x.log1p().expm1().signbit(), torch.tensor([0.0, -0.0], dtype=torch.float64))
+
+
+def test_the_tail_of_the_normal_distribution_keeps_its_digits():
+    compiled, _ = compile_with(lambda x: 1 + torch.erf(x))
+    x = torch.linspace(-4.19, 7, 4001)
+    expected = torch.special.erfc(-x.double())
+    torch.testing.assert_close(compiled(x).double(), expected, rtol=2e-5, atol=0)
+    torch.testing.assert_close(compiled(x[x > -1]).double(), expected[x > -1], rtol=8e-7, atol=0)
+    far = torch.tensor([-4.21, -30, float("-inf"), 30, float("inf"), float("nan")])
+    want = torch.tensor([0.0, 0, 0, 2, 2, float("nan")])
+    torch.testing.assert_close(compiled(far), want, rtol=0, atol=0, equal_nan=True)

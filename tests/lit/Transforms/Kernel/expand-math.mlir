@@ -32,6 +32,34 @@ func.func @scalable(%x: vector<[4]xf32>) -> vector<[4]xf32> {
   return %y : vector<[4]xf32>
 }
 
+// Of 1 + erf all digits are kept: erfc(|x|), taken from 2 where x is positive.
+// CHECK-LABEL: func.func @one_plus_erf
+// CHECK-NOT:   math.{{erf|exp}}
+// CHECK:       %[[SMALL:.*]] = arith.select
+// CHECK:       %[[REST:.*]] = arith.subf %{{.*}}, %[[SMALL]]
+// CHECK:       %[[SUM:.*]] = arith.select %{{.*}}, %[[SMALL]], %[[REST]]
+// CHECK-NEXT:  return %[[SUM]]
+func.func @one_plus_erf(%x: vector<16xf32>) -> vector<16xf32> {
+  %one = arith.constant dense<1.0> : vector<16xf32>
+  %y = math.erf %x : vector<16xf32>
+  %z = arith.addf %one, %y : vector<16xf32>
+  return %z : vector<16xf32>
+}
+
+// Another sum, and an erf that is used elsewhere, stay sums.
+// CHECK-LABEL: func.func @two_plus_erf
+// CHECK:       %[[ERF:.*]] = arith.select
+// CHECK:       arith.addf %[[ERF]]
+// CHECK:       arith.addf %[[ERF]]
+func.func @two_plus_erf(%x: f32) -> (f32, f32) {
+  %one = arith.constant 1.0 : f32
+  %two = arith.constant 2.0 : f32
+  %y = math.erf %x : f32
+  %z = arith.addf %y, %one : f32
+  %w = arith.addf %y, %two : f32
+  return %z, %w : f32, f32
+}
+
 // In f64, rounded once. The loop over lanes is for angles that are not reduced.
 // CHECK-LABEL: func.func @sine
 // CHECK:       arith.extf %{{.*}} : vector<8xf32> to vector<8xf64>
