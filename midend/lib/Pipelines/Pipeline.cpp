@@ -97,6 +97,7 @@ static void buildKernelPhase(OpPassManager &manager) {
   cleanUp(functions());
   // While copies and calls are still ops of their own.
   manager.addPass(createVerifyNoCopies());
+  functions().addPass(createLowerForalls());
   // Makes contractions and loops for the two that follow.
   functions().addPass(createLowerAttention());
   functions().addPass(createLowerQuantized());
@@ -121,7 +122,7 @@ static void buildLLVMPhase(OpPassManager &manager) {
   functions().addPass(createConvertLinalgToLoopsPass());
   functions().addPass(createExpandBools());
   manager.addPass(createEmitEntries());
-  // Loops that no generator of ours made (a user's scf.parallel).
+  // Loops that no pass of ours made parallel (a user's scf.parallel).
   functions().addPass(createForallToParallelLoopPass());
   manager.addPass(createConvertSCFToOpenMPPass());
   manager.addPass(createShareLoops());

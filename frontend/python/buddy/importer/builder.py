@@ -221,6 +221,16 @@ class Builder:
         ).result
         return Tensor.plain(result, source.dtype, shape)
 
+    def run(self, source: ir.Value, first: ir.Value, count: ir.Value) -> ir.Value:
+        """Return `count` elements, a number known at run time, of a vector from the first one."""
+        parts = [self.mixed(part) for part in ([first], [count], [1])]
+        return tensor.ExtractSliceOp(
+            ir.RankedTensorType.get([DYNAMIC], source.type.element_type),
+            source,
+            *[values for values, _ in parts],
+            *[statics for _, statics in parts],
+        ).result
+
     def insert_slice(
         self,
         source: ir.Value,
@@ -269,6 +279,56 @@ class Builder:
             return list(loop.results)
 
         return nest(list(sizes), [], list(carried))
+
+    def rows(
+        self,
+        targets: Sequence[tuple[Sequence[Dim], torch.dtype]],
+        body: Callable[[ir.Value, list[Tensor]], Sequence[ir.Value]],
+    ) -> list[Tensor]:
+        """Build tensors row by row, in parallel: each a shape, with the same first size, and dtype.
+
+        `body` gets the row's number and the rows, uninitialised and without the first dimension,
+        and returns the filled ones.
+        """
+        empties = [self.empty(shape, dtype) for shape, dtype in targets]
+        count = as_dim(targets[0][0][0])
+        limit = count if isinstance(count, int) else self.index(count)
+        loop = scf.ForallOp([0], [limit], [1], empties)
+        layouts = [
+            [self.mixed(part) for part in self._row(loop.induction_variables[0], shape)]
+            for shape, _ in targets
+        ]
+        with ir.InsertionPoint(loop.body):
+            rows = []
+            for held, (shape, dtype), layout in zip(
+                loop.inner_iter_args, targets, layouts, strict=True
+            ):
+                row = tensor.ExtractSliceOp(
+                    self.tensor_type(shape[1:], dtype),
+                    held,
+                    *[values for values, _ in layout],
+                    *[statics for _, statics in layout],
+                ).result
+                rows.append(Tensor.plain(row, dtype, as_dims(shape[1:])))
+            filled = body(loop.induction_variables[0], rows)
+            with ir.InsertionPoint(loop.terminator().block):
+                for value, held, layout in zip(filled, loop.inner_iter_args, layouts, strict=True):
+                    tensor.parallel_insert_slice(
+                        value,
+                        held,
+                        *[values for values, _ in layout],
+                        *[statics for _, statics in layout],
+                    )
+        return [
+            Tensor.plain(value, dtype, as_dims(shape))
+            for value, (shape, dtype) in zip(loop.results, targets, strict=True)
+        ]
+
+    @staticmethod
+    def _row(number: ir.Value, shape: Sequence[Dim]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Offsets, sizes and strides of a row."""
+        rank = len(shape)
+        return [number, *[0] * (rank - 1)], [1, *shape[1:]], [1] * rank
 
     # ---- checks and our ops --------------------------------------------------------------
 

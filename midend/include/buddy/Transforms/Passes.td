@@ -379,6 +379,27 @@ def LowerQuantized : Pass<"buddy-lower-quantized", "::mlir::func::FuncOp"> {
     "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect"];
 }
 
+def LowerForalls : Pass<"buddy-lower-foralls", "::mlir::func::FuncOp"> {
+  let summary = "make parallel regions of scf.forall";
+  let description = [{
+    The importer writes what is done row by row (sorting, bags of embeddings) as an
+    `scf.forall`. On buffers it becomes a parallel region with as many threads as the
+    elements it touches are worth; what is inside stays sequential. Buffers of an iteration
+    become the thread's. A loop with a buffer whose size is known only inside, or with a
+    mapping, stays.
+
+    ```mlir
+    scf.forall (%i) in (%n) { … memref.subview %x[%i, 0] … }
+    // becomes
+    %threads = buddy.num_threads %work
+    omp.parallel num_threads(%threads : i32) { omp.wsloop { omp.loop_nest (%i) … { … } } }
+    ```
+  }];
+  let dependentDialects = ["::buddy::BuddyDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::omp::OpenMPDialect",
+                           "::mlir::scf::SCFDialect"];
+}
+
 def FuseRows : Pass<"buddy-fuse-rows", "::mlir::func::FuncOp"> {
   let summary = "put neighbouring ops on the same rows in one loop over rows";
   let description = [{

@@ -226,6 +226,26 @@ static bool isSmall(MemRefType type) {
   return span < std::numeric_limits<int32_t>::max();
 }
 
+bool LoopEmitter::movesInRow(memref::LoadOp load, const LaneMap &lanes) {
+  return cast<MemRefType>(load.getMemRef().getType()).isLastDimUnitStride() &&
+         llvm::all_of(load.getIndices().drop_back(), [&](Value v) {
+           return lanesOf(lanes, v) == Lanes::Same;
+         });
+}
+
+bool LoopEmitter::gathers(unsigned dim) {
+  LaneMap lanes = classify(dim);
+  return llvm::any_of(op->getRegion(0).front().getOps<memref::LoadOp>(),
+                      [&](memref::LoadOp load) {
+                        if (lanesOf(lanes, load) == Lanes::Same)
+                          return false;
+                        Lanes last = lanesOf(lanes, load.getIndices().back());
+                        return !movesInRow(load, lanes) ||
+                               (last != Lanes::Counting &&
+                                last != Lanes::Backward);
+                      });
+}
+
 Value LoopEmitter::loadLanes(memref::LoadOp load, BodyValues &values,
                              const Step &step) {
   Value memref = load.getMemRef();
@@ -237,12 +257,10 @@ Value LoopEmitter::loadLanes(memref::LoadOp load, BodyValues &values,
     return isScalar(values.lanes, v) ? scalarOf(v, values.scalars)
                                      : constant(0);
   }));
-  bool onlyLast = llvm::all_of(
-      places.drop_back(), [&](Value v) { return lanes(v) == Lanes::Same; });
-  bool isUnit = type.isLastDimUnitStride();
-  if (onlyLast && isUnit && lanes(places.back()) == Lanes::Counting)
+  bool movesAlongRow = movesInRow(load, values.lanes);
+  if (movesAlongRow && lanes(places.back()) == Lanes::Counting)
     return vector::LoadOp::create(builder, loc, shape, memref, fixed);
-  if (onlyLast && isUnit && lanes(places.back()) == Lanes::Backward &&
+  if (movesAlongRow && lanes(places.back()) == Lanes::Backward &&
       !shape.isScalable()) {
     int64_t count = shape.getDimSize(0);
     fixed.back() = builder.createOrFold<arith::SubIOp>(loc, fixed.back(),
@@ -259,7 +277,7 @@ Value LoopEmitter::loadLanes(memref::LoadOp load, BodyValues &values,
   auto vectorIndex = [&](Value place) { return vectorOf(place, values, step); };
   Value base = memref, distance;
   SmallVector<Value> from = fixed;
-  if (onlyLast && isUnit) {
+  if (movesAlongRow) {
     distance = vectorIndex(places.back());
     from.back() = constant(0);
   } else {

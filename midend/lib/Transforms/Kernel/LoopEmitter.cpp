@@ -345,7 +345,8 @@ bool LoopEmitter::reducesColumns(unsigned dim) {
   unsigned inner = reductions.back();
   int64_t size = op.getStaticLoopRanges()[inner];
   bool isShort = !ShapedType::isDynamic(size) && size < columns.getDimSize(0);
-  return isShort || !chooseVector(inner) || !combiners();
+  return isShort || !chooseVector(inner) || !combiners() ||
+         (gathers(inner) && !gathers(dim));
 }
 
 void LoopEmitter::emitInnermost(unsigned dim, Value lower, Value upper) {

@@ -78,6 +78,10 @@ private:
   /// Computes here what the loops `inside`, all that are still to be opened, do
   /// not change. It holds until `hoisted` is set back.
   void hoist(llvm::ArrayRef<unsigned> inside);
+  /// A load in the body stays in one row, of adjacent elements.
+  static bool movesInRow(mlir::memref::LoadOp load, const LaneMap &lanes);
+  /// Vectors along `dim` are not known to read adjacent elements in the body.
+  bool gathers(unsigned dim);
   /// What a load in the body reads for a vector's lanes: one vector if they are
   /// adjacent, which is found out at run time where the places are computed.
   mlir::Value loadLanes(mlir::memref::LoadOp load, BodyValues &values,
@@ -166,7 +170,7 @@ private:
   /// Every output has another element at each step of a parallel loop.
   bool movesAll(unsigned dim);
   /// Reductions are best vectorized across them, along the parallel loop `dim`:
-  /// within one the elements are not adjacent, or too few.
+  /// within one the elements are not adjacent, or gathered, or too few.
   bool reducesColumns(unsigned dim);
   /// The innermost reduction loop by vectors as far as whole vectors go;
   /// returns the combined accumulators and where the rest begins.

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from .table import decomposes, lowest, opmath
+import buddy.bags  # noqa: F401  (defines torch.ops.buddy.bag_sums)
+
+from .table import decomposes, lowest, opmath, opmath_dtype
 
 aten = torch.ops.aten
 _SUM, _MEAN, _MAX = 0, 1, 2
@@ -38,15 +40,19 @@ def embedding_bag(
     if include_last_offset:
         offsets = offsets.narrow(0, 0, offsets.shape[0] - 1)
     bags = offsets.shape[0]
+    starts = torch.cat([offsets, offsets.new_full((1,), count)])
     owner = _owner(offsets, count)
-    used = torch.ones_like(indices, dtype=torch.bool)
     if padding_idx >= 0:
         used = indices != padding_idx
-    sizes = used.new_zeros((bags,), dtype=torch.int64).index_add(0, owner, used.to(torch.int64))
-    rows = opmath(weight.index_select(0, indices.reshape(-1)))
-    keep = used.unsqueeze(1)
+        sizes = used.new_zeros((bags,), dtype=torch.int64).index_add(0, owner, used.to(torch.int64))
+    else:
+        used = torch.ones_like(indices, dtype=torch.bool)
+        sizes = starts[1:] - starts[:-1]
+    sizes = sizes.to(torch.int64)
     sources = sizes
     if mode == _MAX:
+        rows = opmath(weight.index_select(0, indices.reshape(-1)))
+        keep = used.unsqueeze(1)
         rows = torch.where(keep, rows, lowest(rows.dtype))
         place = owner.unsqueeze(1).expand(count, width)
         start = rows.new_full((bags, width), lowest(rows.dtype))
@@ -60,10 +66,9 @@ def embedding_bag(
         padded = torch.cat([indices, indices.new_zeros((1,))])
         sources = aten.index.Tensor(padded, [first])
     else:
-        if per_sample_weights is not None:
-            rows = rows * opmath(per_sample_weights).unsqueeze(1)
-        rows = torch.where(keep, rows, 0)
-        result = rows.new_zeros((bags, width)).index_add(0, owner, rows)
+        result = torch.ops.buddy.bag_sums(
+            weight, indices, starts, per_sample_weights, padding_idx, opmath_dtype(weight.dtype)
+        )
         if mode == _MEAN:
             result = result / sizes.clamp_min(1).unsqueeze(1)
     return result.to(weight.dtype), owner.to(dtype), sizes.to(dtype), sources.to(dtype)

@@ -27,9 +27,14 @@ def decomposes(*ops: Any) -> Callable[[Decomposition], Decomposition]:
     return register
 
 
+def opmath_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype that eager computes in: float32 for the narrow floats."""
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+
+
 def opmath(x: torch.Tensor) -> torch.Tensor:
-    """Return the tensor in the dtype that eager computes in: float32 for the narrow floats."""
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    """Return the tensor in the dtype that eager computes in."""
+    return x.to(opmath_dtype(x.dtype))
 
 
 def lowest(dtype: torch.dtype) -> Any:

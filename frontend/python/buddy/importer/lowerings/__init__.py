@@ -4,6 +4,7 @@ from . import (  # noqa: F401
     activations,
     assertion,
     attention_norm,
+    bags,
     contraction,
     convolution,
     creation,
