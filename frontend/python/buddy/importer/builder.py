@@ -282,53 +282,52 @@ class Builder:
 
     def rows(
         self,
-        targets: Sequence[tuple[Sequence[Dim], torch.dtype]],
-        body: Callable[[ir.Value, list[Tensor]], Sequence[ir.Value]],
-    ) -> list[Tensor]:
-        """Build tensors row by row, in parallel: each a shape, with the same first size, and dtype.
+        depth: int,
+        carried: Sequence[Tensor],
+        body: Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]],
+    ) -> list[ir.Value]:
+        """Update plain tensors part by part, in parallel over their `depth` first dimensions.
 
-        `body` gets the row's number and the rows, uninitialised and without the first dimension,
-        and returns the filled ones.
+        These dimensions have the same sizes. `body` gets the counters and the tensors' parts,
+        without these dimensions, and returns the new ones; it must not read other parts.
         """
-        empties = [self.empty(shape, dtype) for shape, dtype in targets]
-        count = as_dim(targets[0][0][0])
-        limit = count if isinstance(count, int) else self.index(count)
-        loop = scf.ForallOp([0], [limit], [1], empties)
-        layouts = [
-            [self.mixed(part) for part in self._row(loop.induction_variables[0], shape)]
-            for shape, _ in targets
-        ]
+        bases = [value.base for value in carried]
+        if depth == 0:
+            return list(body([], bases))
+        if any(0 in value.shape for value in carried):
+            return bases
+        limits = [d if isinstance(d, int) else self.index(d) for d in carried[0].shape[:depth]]
+        loop = scf.ForallOp([0] * depth, limits, [1] * depth, bases)
+        at = list(loop.induction_variables)
+        held = list(loop.inner_iter_args)
+        layouts = []
         with ir.InsertionPoint(loop.body):
-            rows = []
-            for held, (shape, dtype), layout in zip(
-                loop.inner_iter_args, targets, layouts, strict=True
-            ):
-                row = tensor.ExtractSliceOp(
-                    self.tensor_type(shape[1:], dtype),
-                    held,
-                    *[values for values, _ in layout],
-                    *[statics for _, statics in layout],
-                ).result
-                rows.append(Tensor.plain(row, dtype, as_dims(shape[1:])))
-            filled = body(loop.induction_variables[0], rows)
+            parts = []
+            for value, base in zip(carried, held, strict=True):
+                part, layout = self._part(base, value.dtype, value.shape, at)
+                parts.append(part)
+                layouts.append(layout)
+            filled = body(at, parts)
             with ir.InsertionPoint(loop.terminator().block):
-                for value, held, layout in zip(filled, loop.inner_iter_args, layouts, strict=True):
-                    tensor.parallel_insert_slice(
-                        value,
-                        held,
-                        *[values for values, _ in layout],
-                        *[statics for _, statics in layout],
-                    )
-        return [
-            Tensor.plain(value, dtype, as_dims(shape))
-            for value, (shape, dtype) in zip(loop.results, targets, strict=True)
-        ]
+                for value, base, layout in zip(filled, held, layouts, strict=True):
+                    tensor.parallel_insert_slice(value, base, *layout)
+        return list(loop.results)
 
-    @staticmethod
-    def _row(number: ir.Value, shape: Sequence[Dim]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Offsets, sizes and strides of a row."""
-        rank = len(shape)
-        return [number, *[0] * (rank - 1)], [1, *shape[1:]], [1] * rank
+    def part(self, source: Tensor, at: Sequence[ir.Value]) -> ir.Value:
+        """Return a plain tensor's part at indices of its first dimensions, without these."""
+        return self._part(source.base, source.dtype, source.shape, at)[0]
+
+    def _part(
+        self, base: ir.Value, dtype: torch.dtype, shape: Sequence[Dim], at: Sequence[ir.Value]
+    ) -> tuple[ir.Value, list[Any]]:
+        """Return the part, and its place as the slice operations take it."""
+        rank, rest = len(shape), list(shape[len(at) :])
+        offsets = [*at, *[0] * len(rest)]
+        sizes = [*[1] * len(at), *rest]
+        mixed = [self.mixed(part) for part in (offsets, sizes, [1] * rank)]
+        layout = [*(values for values, _ in mixed), *(statics for _, statics in mixed)]
+        type_ = self.tensor_type(rest, dtype)
+        return tensor.ExtractSliceOp(type_, base, *layout).result, layout
 
     # ---- checks and our ops --------------------------------------------------------------
 

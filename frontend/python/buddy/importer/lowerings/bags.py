@@ -51,16 +51,17 @@ def _bag_sums(
             value = arith.select(used, value, zero)
         return scalars.add(dtype, total, value)
 
-    def bag(number: ir.Value, sums: list[Tensor]) -> list[ir.Value]:
-        after = arith.addi(number, b.index_constant(1))
+    def bag(at: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+        after = arith.addi(at[0], b.index_constant(1))
         # Whatever the limits are, nothing outside is read.
         first, last = (
             safe_index(b, tensor.extract(limits, [place]), starts.dtype, count + 1, negative=False)
-            for place in (number, after)
+            for place in (at[0], after)
         )
         size = arith.maxsi(arith.subi(last, first), b.index_constant(0))
         parts = [(b.run(b.value(source), first, size), at_place) for source in given]
-        init = linalg.fill(zero, outs=[sums[0].base])
+        init = linalg.fill(zero, outs=sums)
         return b.generic(parts, [(init, at_column)], [REDUCTION, PARALLEL], add)
 
-    return b.rows([(shape, dtype)], bag)[0]
+    sums = Tensor.plain(b.empty(shape, dtype), dtype, shape)
+    return Tensor.plain(b.rows(1, [sums], bag)[0], dtype, shape)

@@ -117,54 +117,58 @@ def _scan(
     """
     dim = normalize(dim, x.rank)
     x = b.plain(x)
-    values = [b.empty(x.shape, dtype) for _, dtype in kinds]
+    results = [Tensor.plain(b.empty(x.shape, dtype), dtype, x.shape) for _, dtype in kinds]
     if 0 not in x.shape:
-        scan = _Scan(b, x, kinds, start, step)
-        line = scan.slabs if x.shape[dim + 1 :] else scan.elements
-        values = b.loop(x.shape[:dim], values, line)
-    return [Tensor.plain(v, dtype, x.shape) for v, (_, dtype) in zip(values, kinds, strict=True)]
+        scan = _Scan(b, kinds, start, step)
+
+        def line(at: Values, out: Values) -> Values:
+            row = Tensor.plain(b.part(x, at), x.dtype, x.shape[dim:]) if at else x
+            return scan.elements(row, out) if row.rank == 1 else scan.slabs(row, out)
+
+        values = b.rows(dim, results, line)
+        results = [
+            Tensor.plain(v, dtype, x.shape) for v, (_, dtype) in zip(values, kinds, strict=True)
+        ]
+    return results
 
 
 @dataclass(frozen=True)
 class _Scan:
-    """What is scanned and how; its methods scan one row of it into the results' tensors."""
+    """What a scan does; its methods scan one row, along its first dimension, into results."""
 
     b: Builder
-    x: Tensor
     kinds: Kinds
     start: Values
     step: Callable[..., Values]
 
-    def elements(self, row: Values, out: Values) -> Values:
-        """A row whose elements are neighbours in memory; the states are scalars."""
+    def elements(self, row: Tensor, out: Values) -> Values:
+        """A row of elements; the states are scalars."""
         count = len(self.start)
 
         def body(at: Values, carried: Values) -> Values:
-            place = [*row, at[0]]
-            states = self.step(tensor.extract(self.x.base, place), at[0], *carried[:count])
+            states = self.step(tensor.extract(row.base, at), at[0], *carried[:count])
             written = [
-                tensor.insert(scalars.cast(state, *kind), into, place)
+                tensor.insert(scalars.cast(state, *kind), into, at)
                 for state, kind, into in zip(states, self.kinds, carried[count:], strict=True)
             ]
             return [*states, *written]
 
-        return self.b.loop([self.x.shape[-1]], [*self.start, *out], body)[count:]
+        return self.b.loop(row.shape, [*self.start, *out], body)[count:]
 
-    def slabs(self, row: Values, out: Values) -> Values:
+    def slabs(self, row: Tensor, out: Values) -> Values:
         """A row of slabs of the trailing dimensions; the states are tensors of their sizes."""
-        b, x, count = self.b, self.x, len(self.start)
-        trail = x.shape[len(row) + 1 :]
-        sizes = (*[1] * (len(row) + 1), *trail)
-        ones, identity = [1] * x.rank, ir.AffineMap.get_identity(x.rank)
+        b, count = self.b, len(self.start)
+        sizes = (1, *row.shape[1:])
+        ones, identity = [1] * row.rank, ir.AffineMap.get_identity(row.rank)
 
         def body(at: Values, carried: Values) -> Values:
-            offsets = [*row, at[0], *[0] * len(trail)]
-            slab = b.extract_slice(x, offsets, sizes, ones)
+            offsets = [at[0], *[0] * (row.rank - 1)]
+            slab = b.extract_slice(row, offsets, sizes, ones)
             # The states are the operation's own result buffers, so that the loop stays in place.
             states = b.generic(
                 [(slab.base, identity)],
                 [(state, identity) for state in carried[:count]],
-                [PARALLEL] * x.rank,
+                [PARALLEL] * row.rank,
                 lambda new, *states: self.step(new, at[0], *states),
             )
             written = []
@@ -179,4 +183,4 @@ class _Scan:
             b.full(sizes, value, dtype)
             for value, (dtype, _) in zip(self.start, self.kinds, strict=True)
         ]
-        return b.loop([x.shape[len(row)]], [*states, *out], body)[count:]
+        return b.loop(row.shape[:1], [*states, *out], body)[count:]

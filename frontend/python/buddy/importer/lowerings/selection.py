@@ -7,7 +7,7 @@ has k elements: most of the others are compared with its root only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from mlir.dialects import arith, scf, tensor
 from .. import scalars, shapes
 from ..builder import Builder
 from ..registry import lowers
-from ..symbols import as_dim
+from ..symbols import Dim, as_dim
 from ..values import Tensor
 from .common import normalize
 from .sorting import before, positions, sort
@@ -44,19 +44,19 @@ def _while(
 
 
 class _Row:
-    """One row of the keys and their places, which are carried as a pair of tensors."""
+    """A row of the keys and their places, which are carried as a pair of vectors."""
 
-    def __init__(self, b: Builder, dtype: torch.dtype, row: Values):
-        self.b, self.dtype, self.row = b, dtype, row
+    def __init__(self, b: Builder, dtype: torch.dtype):
+        self.b, self.dtype = b, dtype
 
     def key(self, pair: Values, i: ir.Value) -> ir.Value:
-        return tensor.extract(pair[0], [*self.row, i])
+        return tensor.extract(pair[0], [i])
 
     def greater(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return before(self.dtype, y, x, False)
 
     def swap(self, pair: Values, i: ir.Value, j: ir.Value, condition: Any = None) -> Values:
-        first, second, swapped = [*self.row, i], [*self.row, j], []
+        first, second, swapped = [i], [j], []
         for values in pair:
             x, y = tensor.extract(values, first), tensor.extract(values, second)
             if condition is not None:
@@ -69,7 +69,7 @@ class _Row:
         return self.swap(pair, i, j, self.greater(self.key(pair, i), self.key(pair, j)))
 
     def put(self, pair: Values, i: ir.Value, item: Values) -> Values:
-        place = [*self.row, i]
+        place = [i]
         return [tensor.insert(x, into, place) for x, into in zip(item, pair, strict=True)]
 
     def seek(self, start: ir.Value, step: int, beyond: Callable[[ir.Value], ir.Value]) -> ir.Value:
@@ -133,12 +133,12 @@ class _Row:
 class _Heap(_Row):
     """A heap of a row's first elements in order, the last of them at its root."""
 
-    def __init__(self, b: Builder, dtype: torch.dtype, row: Values, descending: bool):
-        super().__init__(b, dtype, row)
+    def __init__(self, b: Builder, dtype: torch.dtype, descending: bool):
+        super().__init__(b, dtype)
         self.descending = descending
 
     def item(self, pair: Values, i: ir.Value) -> Values:
-        return [tensor.extract(values, [*self.row, i]) for values in pair]
+        return [tensor.extract(values, [i]) for values in pair]
 
     def stands_before(self, x: Values, y: Values) -> ir.Value:
         """Tell whether element x comes before y; of equal ones the place decides."""
@@ -179,7 +179,7 @@ class _Heap(_Row):
 
         def element(at: ir.Value) -> Values:
             place = arith.index_cast(ir.IntegerType.get_signless(64), at)
-            return [tensor.extract(x, [*self.row, at]), place]
+            return [tensor.extract(x, [at]), place]
 
         def build(at: Values, pair: Values) -> Values:
             place = arith.subi(arith.subi(half, one), at[0])
@@ -187,7 +187,7 @@ class _Heap(_Row):
 
         def offer(at: Values, pair: Values) -> Values:
             new = element(arith.addi(at[0], k))
-            root = tensor.extract(pair[0], [*self.row, zero])
+            root = tensor.extract(pair[0], [zero])
             better = scf.IfOp(
                 before(self.dtype, new[0], root, self.descending),
                 [values.type for values in pair],
@@ -220,6 +220,12 @@ def _few(k: Any, length: Any) -> bool:
     return k <= 16 or (k * 16 <= length if isinstance(length, int) else k <= 256)
 
 
+def _pair(values: Values, dtype: torch.dtype, shape: Sequence[Dim]) -> list[Tensor]:
+    """Keys of a dtype and their places."""
+    dtypes = (dtype, torch.int64)
+    return [Tensor.plain(v, kind, tuple(shape)) for v, kind in zip(values, dtypes, strict=True)]
+
+
 @lowers(aten.topk.default)
 def _topk(
     b: Builder, x: Tensor, k: Any, dim: int = -1, largest: bool = True, *_: Any
@@ -238,12 +244,12 @@ def _topk(
     pair = [b.empty(shape, x.dtype), b.empty(shape, torch.int64)]
     if 0 not in shape:
         length, count = b.index(rows.shape[-1]), b.index(shape[-1])
+        heap = _Heap(b, rows.dtype, largest)
 
         def row(at: Values, carried: Values) -> Values:
-            heap = _Heap(b, rows.dtype, at, largest)
-            return heap.keep_first(rows.base, length, count, carried)
+            return heap.keep_first(b.part(rows, at), length, count, carried)
 
-        pair = b.loop(rows.shape[:-1], pair, row)
+        pair = b.rows(x.rank - 1, _pair(pair, x.dtype, shape), row)
     values = Tensor.plain(pair[0], x.dtype, shape).permute(back)
     return values, Tensor.plain(pair[1], torch.int64, shape).permute(back)
 
@@ -262,10 +268,11 @@ def _kthvalue(
     place = as_dim(k - 1)
     if 0 not in rows.shape:
         length, wanted = b.index(rows.shape[-1]), b.index(place)
-        pair = b.loop(
-            rows.shape[:-1],
-            pair,
-            lambda at, carried: _Row(b, rows.dtype, at).select(length, wanted, carried),
+        row = _Row(b, rows.dtype)
+        pair = b.rows(
+            last,
+            _pair(pair, x.dtype, rows.shape),
+            lambda _, carried: row.select(length, wanted, carried),
         )
     results = []
     for values, dtype in zip(pair, (x.dtype, torch.int64), strict=True):

@@ -80,14 +80,16 @@ def merge_sort(b: Builder, rows: Tensor, stands_before: Before) -> tuple[ir.Valu
 
     stands_before: of two elements, whether the first must stand before the second.
     """
-    batch, length = rows.shape[:-1], b.index(rows.shape[-1])
+    length = b.index(rows.shape[-1])
 
-    def sort_row(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        return _merge_passes(b, at, length, carried, stands_before)
+    def sort_row(_: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        return _merge_passes(b, length, carried, stands_before)
 
-    temporary = [b.empty(rows.shape, rows.dtype), b.empty(rows.shape, torch.int64)]
-    start = [rows.base, positions(b, rows), *temporary]
-    values, places, *_ = b.loop(batch, start, sort_row)
+    pair = [rows.base, positions(b, rows)]
+    pair += [b.empty(rows.shape, dtype) for dtype in (rows.dtype, torch.int64)]
+    dtypes = [rows.dtype, torch.int64] * 2
+    start = [Tensor.plain(v, dtype, rows.shape) for v, dtype in zip(pair, dtypes, strict=True)]
+    values, places, *_ = b.rows(rows.rank - 1, start, sort_row)
     return values, places
 
 
@@ -105,7 +107,6 @@ def positions(b: Builder, rows: Tensor) -> ir.Value:
 
 def _merge_passes(
     b: Builder,
-    row: list[ir.Value],
     length: ir.Value,
     carried: list[ir.Value],
     stands_before: Before,
@@ -123,18 +124,17 @@ def _merge_passes(
         scf.ConditionOp(more, [width, *state])
     with ir.InsertionPoint(after):
         width, *state = after.arguments
-        state = _merge_pass(b, row, width, length, state, stands_before)
+        state = _merge_pass(b, width, length, state, stands_before)
         # Back again; if the row is one run by now, this copies it.
         width = arith.muli(width, two)
         state = [*state[2:], *state[:2]]
-        state = _merge_pass(b, row, width, length, state, stands_before)
+        state = _merge_pass(b, width, length, state, stands_before)
         scf.YieldOp([arith.muli(width, two), *state[2:], *state[:2]])
     return list(loop.results)[1:]
 
 
 def _merge_pass(
     b: Builder,
-    row: list[ir.Value],
     width: ir.Value,
     length: ir.Value,
     state: list[ir.Value],
@@ -144,14 +144,13 @@ def _merge_pass(
     pairs = arith.ceildivsi(length, arith.muli(width, b.index_constant(2)))
 
     def merge(at: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-        return _merge_pair(b, row, at[0], width, length, values, stands_before)
+        return _merge_pair(b, at[0], width, length, values, stands_before)
 
     return b.loop([pairs], state, merge)
 
 
 def _merge_pair(
     b: Builder,
-    row: list[ir.Value],
     pair: ir.Value,
     width: ir.Value,
     length: ir.Value,
@@ -168,8 +167,8 @@ def _merge_pair(
         left, right, keys, places, keys_out, places_out = values
         out = arith.addi(start, at[0])
         # Reads stay inside the row even when a run is used up.
-        left_place = [*row, arith.minsi(left, arith.subi(length, one))]
-        right_place = [*row, arith.minsi(right, arith.subi(length, one))]
+        left_place = [arith.minsi(left, arith.subi(length, one))]
+        right_place = [arith.minsi(right, arith.subi(length, one))]
         left_key, right_key = tensor.extract(keys, left_place), tensor.extract(keys, right_place)
         left_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
         right_left = arith.cmpi(arith.CmpIPredicate.slt, right, end)
@@ -179,8 +178,8 @@ def _merge_pair(
         place = arith.select(
             take_right, tensor.extract(places, right_place), tensor.extract(places, left_place)
         )
-        keys_out = tensor.insert(key, keys_out, [*row, out])
-        places_out = tensor.insert(place, places_out, [*row, out])
+        keys_out = tensor.insert(key, keys_out, [out])
+        places_out = tensor.insert(place, places_out, [out])
         return [
             arith.select(take_right, left, arith.addi(left, one)),
             arith.select(take_right, arith.addi(right, one), right),
