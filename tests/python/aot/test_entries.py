@@ -132,13 +132,33 @@ def test_an_exported_program(tmp_path: Path, saved: bool) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 no archive"])
-def test_a_bad_file(tmp_path: Path, content: bytes | None) -> None:
+def test_a_bad_file(
+    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "x.pt2"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(BundleError, match=r"x\.pt2: (No such file|not a program)"):
         build(str(path), tmp_path / "out", BuildOptions(quiet=True))
     assert not (tmp_path / "out").exists()
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("model", ["sub/user_pair.py:pair", "user_pair.py:pair", "user_pair.py"])
+def test_a_script_as_a_module(tmp_path: Path, model: str) -> None:
+    factory = "pair" if ":" in model else "FACTORY"
+    with pytest.raises(BundleError, match=f"named by its module, user_pair:{factory}, looked"):
+        build(model, tmp_path / "out", BuildOptions(quiet=True))
+
+
+def test_weights_without_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save(nn.Linear(2, 2), path)
+    with pytest.raises(BundleError, match=r"x\.pt: weights without a program; torch\.export\.save"):
+        build(str(path), tmp_path / "out", BuildOptions(quiet=True))
+    path = path.rename(path.with_suffix(".pt2"))
+    with pytest.raises(BundleError, match=r"x\.pt2: not a program (?!.*warnings above)"):
+        build(str(path), tmp_path / "out", BuildOptions(quiet=True))
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,10 @@ def import_programs(
         except UnsupportedOpsError as error:
             missing |= dict.fromkeys(str(op) for op in error.missing)
     if missing:
-        raise BundleError(f"the model has ops that cannot be compiled: {'; '.join(missing)}")
+        raise BundleError(
+            f"the model has ops that cannot be compiled: {'; '.join(missing)}; "
+            "buddy.register_lowering adds a rule of your own"
+        )
     return Program(builder.finish(), list(weights.values()), formats)
 
 

@@ -50,7 +50,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any =
     with (
         torch.no_grad(),
         warnings.catch_warnings(),
-        _no_traces_of_errors(),
+        no_traces_of_errors("torch._subclasses.fake_tensor"),
         whole_recurrences(),
     ):
         ignore_torchs_own_warnings()
@@ -109,16 +109,21 @@ def _make_contiguous(program: ExportedProgram) -> None:
 
 
 @contextlib.contextmanager
-def _no_traces_of_errors() -> Iterator[None]:
-    """Keep torch from printing the stack of an exception that it raises all the same."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
+def no_traces_of_errors(name: str) -> Iterator[list[BaseException]]:
+    """Keep a logger of torch's from printing the stack of an exception; yield those it had."""
+    logger = logging.getLogger(name)
+    dropped: list[BaseException] = []
 
     def drop(record: logging.LogRecord) -> bool:
-        return record.exc_info is None
+        if record.exc_info is None:
+            return True
+        if isinstance(record.exc_info, tuple) and record.exc_info[1] is not None:
+            dropped.append(record.exc_info[1])
+        return False
 
     logger.addFilter(drop)
     try:
-        yield
+        yield dropped
     finally:
         logger.removeFilter(drop)
 

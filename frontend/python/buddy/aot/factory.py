@@ -25,7 +25,7 @@ from buddy.aot import blocks
 from buddy.aot.blocks import FORMATS, Blocks
 from buddy.aot.entries import rename_weights, share_weights
 from buddy.aot.errors import BundleError
-from buddy.aot.export import ENTRY, Traced, decompose, export, from_program
+from buddy.aot.export import ENTRY, Traced, decompose, export, from_program, no_traces_of_errors
 from buddy.aot.quantized import KEEP, block_formats
 from buddy.aot.source import Description
 
@@ -101,15 +101,18 @@ class SavedProgramSource(FactorySource):
     def __init__(self, path: Path, dtype: str) -> None:
         check_dtype(str(path), dtype)
         self._name, self._dtype = str(path), dtype
-        try:
-            program = torch.export.load(path)
-        except OSError as error:
-            raise BundleError(f"{path}: {error.strerror or error}") from None
-        except Exception as error:  # a damaged file fails in many ways
-            raise BundleError(
-                f"{path}: not a program of torch.export.save, or of another version of PyTorch: "
-                f"{_first_line(error)}"
-            ) from error
+        # torch prints the stack of what it meets first, then fails with less in a second place.
+        with no_traces_of_errors("torch.export") as first:
+            try:
+                path.open("rb").close()
+                program = torch.export.load(path)
+            except OSError as error:
+                raise BundleError(f"{path}: {error.strerror or error}") from None
+            except Exception as error:  # a damaged file fails in many ways
+                raise BundleError(
+                    f"{path}: not a program of torch.export.save, or of another version of "
+                    f"PyTorch: {_first_line(first[0] if first else error)}"
+                ) from error
         self._entries: dict[str, Entry | ExportedProgram] = {ENTRY: program}
         self._values = dict[str, torch.Tensor]()
         self.description = Description(

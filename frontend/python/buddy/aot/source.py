@@ -70,6 +70,16 @@ def open_source(model: str, dtype: str) -> Source:
         from buddy.aot.factory import SavedProgramSource
 
         return SavedProgramSource(path, dtype)
+    if path.suffix in (".pt", ".pth", ".safetensors") and path.exists():
+        raise BundleError(
+            f"{model}: weights without a program; torch.export.save writes both (.pt2), and a "
+            "Hugging Face directory has a config.json beside them"
+        )
+    if script := re.fullmatch(r"(?:.*/)?(\w+)\.py(?::(\w+))?", model):
+        raise BundleError(
+            f"{model}: a factory is named by its module, {script[1]}:{script[2] or 'FACTORY'}, "
+            "looked for in the current folder and on PYTHONPATH"
+        )
     if path.exists() or path.suffix == ".gguf":
         from buddy.aot.gguf_source import GGUFSource
 
