@@ -4,9 +4,9 @@
     run.py [--build DIR] [--jobs N] [--only lit,ctest,pytest]
 
 Runs lit on DIR/tests/lit, CTest (GoogleTest) on DIR, and pytest on tests/python, tests/e2e and
-tests/opinfo;each writes a JUnit report into DIR/reports, which is what is counted. The last line is
-"N passed, N failed", with ", N skipped" if any were. A runner that fails in another way, or that
-runs no test at all, counts as one failure. Exits 1 if anything failed.
+tests/opinfo; each writes a JUnit report into DIR/reports, which is what is counted. The last line
+is "N passed, N failed", with ", N skipped" if any were. A runner that fails in another way, or
+that runs no test at all, counts as one failure. Exits 1 if anything failed.
 """
 
 from __future__ import annotations
