@@ -5,6 +5,7 @@
 #include "buddy/Dialect/Buddy.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Target/LLVMIR/LLVMTranslationInterface.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -38,8 +39,32 @@ void buddy::initializeTargets() {
   (void)once;
 }
 
+/// The first op that has no translation, or null. Upstream's error for one
+/// names an interface, and no way on.
+static mlir::Operation *findUntranslatable(mlir::Operation *module) {
+  mlir::Operation *found = nullptr;
+  module->walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    mlir::Dialect *dialect = op->getDialect();
+    if (dialect &&
+        dialect
+            ->getRegisteredInterface<mlir::LLVMTranslationDialectInterface>())
+      return mlir::WalkResult::advance();
+    found = op;
+    return mlir::WalkResult::interrupt();
+  });
+  return found;
+}
+
 Expected<std::unique_ptr<Module>>
 buddy::translateToLLVMIR(mlir::Operation *op, LLVMContext &context) {
+  if (mlir::Operation *foreign = findUntranslatable(op)) {
+    std::string where;
+    raw_string_ostream stream(where);
+    foreign->getLoc().print(stream);
+    return makeError(where + ": '" + foreign->getName().getStringRef() +
+                     "' is not of the LLVM dialect; "
+                     "buddy-opt --buddy-pipeline lowers a module to it");
+  }
   auto module = mlir::translateModuleToLLVMIR(op, context);
   if (!module)
     return makeError("translation from MLIR to LLVM IR failed");
