@@ -37,6 +37,9 @@ using namespace buddy;
 static constexpr StringLiteral kPhaseNames[] = {"import", "graph", "kernel",
                                                 "llvm"};
 
+static constexpr StringLiteral kOptionNames =
+    "target, stop-after, start-from, dump-phases-to, activations";
+
 llvm::StringRef buddy::phaseName(Phase phase) {
   return kPhaseNames[static_cast<unsigned>(phase)];
 }
@@ -288,8 +291,7 @@ buddy::parsePipelineOptions(llvm::StringRef text) {
           value == "f32" ? Activations::F32 : Activations::Int8;
     } else {
       return error("unknown pipeline option '" + key +
-                   "'; options: target, stop-after, start-from, "
-                   "dump-phases-to, activations");
+                   "'; options: " + kOptionNames);
     }
   }
   if (options.startFrom > options.stopAfter)
@@ -335,27 +337,46 @@ struct CommandLineOptions : PassPipelineOptions<CommandLineOptions> {
 };
 } // namespace
 
+/// A slip in the options is one line that says what there is, no crash; the
+/// caller then leaves.
+static LogicalResult addPipeline(OpPassManager &manager, StringRef text) {
+  auto fail = [](const Twine &message) {
+    llvm::WithColor::error(llvm::errs(), "buddy-pipeline") << message << "\n";
+    return failure();
+  };
+  CommandLineOptions command;
+  std::string fault;
+  llvm::raw_string_ostream stream(fault);
+  if (failed(command.parseFromString(text, stream))) {
+    // Upstream names its parser in front of the fault.
+    StringRef what = StringRef(fault).rtrim();
+    what.consume_front("<Pass-Options-Parser>: ");
+    return fail(what + "; options: " + kOptionNames);
+  }
+  std::string phases = "start-from=" + command.startFrom +
+                       " stop-after=" + command.stopAfter +
+                       " activations=" + command.activations;
+  auto parsed = parsePipelineOptions(phases);
+  if (!parsed)
+    return fail(llvm::toString(parsed.takeError()));
+  PipelineOptions options = *parsed;
+  options.target = command.target;
+  options.dumpDirectory = command.dumpDirectory;
+  buildPipeline(manager, options);
+  return success();
+}
+
 void buddy::registerBuddyPipeline() {
   static bool once = [] {
-    PassPipelineRegistration<CommandLineOptions>(
+    registerPassPipeline(
         "buddy-pipeline",
         "Imported module to LLVM dialect: phases import, graph, kernel, llvm",
-        [](OpPassManager &manager, const CommandLineOptions &command) {
-          std::string text = "start-from=" + command.startFrom +
-                             " stop-after=" + command.stopAfter +
-                             " activations=" + command.activations;
-          auto parsed = parsePipelineOptions(text);
-          if (!parsed) {
-            // The registration's callback cannot fail; a wrong phase is the
-            // user's slip, no crash.
-            llvm::WithColor::error(llvm::errs(), "buddy-pipeline")
-                << llvm::toString(parsed.takeError()) << "\n";
-            std::exit(1);
-          }
-          PipelineOptions options = *parsed;
-          options.target = command.target;
-          options.dumpDirectory = command.dumpDirectory;
-          buildPipeline(manager, options);
+        [](OpPassManager &manager, StringRef text,
+           llvm::function_ref<LogicalResult(const Twine &)>) {
+          return addPipeline(manager, text);
+        },
+        [](llvm::function_ref<void(const mlir::detail::PassOptions &)> handle) {
+          handle(CommandLineOptions());
         });
     return true;
   }();

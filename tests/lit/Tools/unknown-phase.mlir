@@ -13,7 +13,9 @@
 // RUN: not buddy-opt %s --buddy-pipeline="target=z80" 2>&1 | FileCheck %s --check-prefix=TARGET --implicit-check-not="current operation"
 // RUN: not buddy-opt %s --buddy-pipeline="dump-phases-to=/dev/null/dumps" 2>&1 | FileCheck %s --check-prefix=DUMP --implicit-check-not="current operation"
 // RUN: not buddy-opt %s --buddy-pipeline="activations=int9" 2>&1 | FileCheck %s --check-prefix=ROWS
+// RUN: not buddy-opt %s --buddy-pipeline="traget=native" 2>&1 | FileCheck %s --check-prefix=OPTION
 
+// OPTION: buddy-pipeline: error: no such option traget; options: target, stop-after, start-from, dump-phases-to, activations
 // ROWS: error: unknown activations 'int9'; int8 or f32
 // ORDER: error: start-from=llvm comes after stop-after=graph
 // RAW: error: phase 'kernel' cannot start from a module that no phase has run on; start-from=import takes it
