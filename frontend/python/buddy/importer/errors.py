@@ -35,7 +35,9 @@ class UnsupportedOpsError(RuntimeError):
         self.missing = tuple(missing)
         lines = list(dict.fromkeys(str(entry) for entry in self.missing))
         super().__init__(
-            f"{len(lines)} unsupported op{'s' if len(lines) > 1 else ''}:\n  " + "\n  ".join(lines)
+            f"{len(lines)} unsupported op{'s' if len(lines) > 1 else ''}:\n  "
+            + "\n  ".join(lines)
+            + "\nbuddy.register_lowering adds a rule; with fallback='eager' PyTorch runs them"
         )
 
 
