@@ -134,6 +134,29 @@ def test_updates_of_rows_and_reshaped_results():
     compare(function, torch.randn(9, 38), torch.tensor([1, 7, 1, 0]), torch.randn(4, 38))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
+def test_an_update_is_not_repeated_by_what_repeats_its_result(dtype):
+    def function(x, rows):
+        updated = x.index_add(1, rows, x)
+        return updated.repeat_interleave(3, 1), updated.expand(-1, 4) * 2
+
+    def once(x, rows):
+        return x.index_add(1, rows, x).expand(-1, 3) + 1
+
+    x = (torch.randn(16, 1) * 5).to(dtype)
+    compare(function, x, torch.tensor([0]), rtol=0, atol=0)
+    compare(once, x, torch.tensor([0]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows_of_chosen_rows_between_other_dimensions(stride):
+    def function(x):
+        return x.index_select(2, torch.tensor([12, 15, 6, 0])).unfold(2, 2, stride)
+
+    compare(function, torch.randn(8, 2, 17, 1).expand(-1, -1, -1, 33), rtol=0, atol=0)
+    compare(function, torch.randn(3, 2, 17, 33), rtol=0, atol=0)
+
+
 def test_bits_in_memory():
     def function(x, y):
         mask = x > y

@@ -21,9 +21,17 @@ SmallVector<Value> LoopEmitter::indices(AffineMap map) {
       result.push_back(ivs[dim.getPosition()]);
     else if (auto number = dyn_cast<AffineConstantExpr>(expr))
       result.push_back(constant(number.getValue()));
-    else
+    else {
+      // Of loops that are still to be opened there is no variable.
+      AffineMap part = AffineMap::get(map.getNumDims(), 0, expr);
+      llvm::SmallBitVector unused = getUnusedDimsBitVector(part);
+      SmallVector<Value> used;
+      for (auto [dim, iv] : llvm::enumerate(ivs))
+        if (!unused.test(dim))
+          used.push_back(iv);
       result.push_back(affine::AffineApplyOp::create(
-          builder, loc, AffineMap::get(map.getNumDims(), 0, expr), ivs));
+          builder, loc, compressDims(part, unused), used));
+    }
   }
   return result;
 }
