@@ -28,6 +28,15 @@ static bool recomputesMuch(linalg::GenericOp producer,
              });
 }
 
+/// True if the producer updates what it reads, and the consumer would not do so
+/// once an element: the update would be repeated.
+static bool repeatsUpdate(linalg::GenericOp producer, OpOperand *operand) {
+  auto consumer = cast<linalg::LinalgOp>(operand->getOwner());
+  return !consumer.getMatchingIndexingMap(operand).isPermutation() &&
+         llvm::any_of(producer.getRegionOutputArgs(),
+                      [](BlockArgument old) { return !old.use_empty(); });
+}
+
 /// The operand is the result of a contraction, or of what followed it, in the
 /// shape of a convolution's: without the reshape in between the op is the
 /// contraction's epilogue.
@@ -88,7 +97,8 @@ struct FuseElementwise : buddy::impl::FuseElementwiseBase<FuseElementwise> {
       return producer && producer->hasOneUse() &&
              !linalg::isaContractionOpInterface(consumer) &&
              !consumer->hasAttr(buddy::kWindowsAttr) &&
-             !recomputesMuch(producer, consumer);
+             !recomputesMuch(producer, consumer) &&
+             !repeatsUpdate(producer, operand);
     };
     RewritePatternSet patterns(&getContext());
     linalg::populateElementwiseOpsFusionPatterns(patterns, control);

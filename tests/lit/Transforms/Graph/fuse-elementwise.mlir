@@ -87,3 +87,50 @@ func.func @beside_a_slice(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %o: tensor<4
   %c = linalg.add ins(%b, %y : tensor<4x2x2xf32>, tensor<4x2x2xf32>) outs(%e : tensor<4x2x2xf32>) -> tensor<4x2x2xf32>
   return %c : tensor<4x2x2xf32>
 }
+
+// An update of what was there happens once an element, not once for each element
+// of a consumer that repeats it; a consumer of the same elements takes it along.
+// CHECK-LABEL: func.func @repeated_update
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel"]
+// CHECK: arith.addf
+// CHECK-NOT: arith.addf
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]
+// CHECK-NOT: arith.addf
+// CHECK: arith.mulf
+// CHECK: return
+// CHECK-LABEL: func.func @single_update
+// CHECK: linalg.generic
+// CHECK: arith.addf
+// CHECK-NOT: linalg.generic
+// CHECK: arith.mulf
+// CHECK: return
+#i = affine_map<(i) -> (i)>
+#rows = affine_map<(i, j) -> (i)>
+#all = affine_map<(i, j) -> (i, j)>
+#columns = affine_map<(i, j) -> (j, i)>
+func.func @repeated_update(%x: tensor<4xf32>, %old: tensor<4xf32>, %e: tensor<4x3xf32>) -> tensor<4x3xf32> {
+  %u = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]} ins(%x : tensor<4xf32>) outs(%old : tensor<4xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  %y = linalg.generic {indexing_maps = [#rows, #all], iterator_types = ["parallel", "parallel"]} ins(%u : tensor<4xf32>) outs(%e : tensor<4x3xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %m = arith.mulf %a, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<4x3xf32>
+  return %y : tensor<4x3xf32>
+}
+func.func @single_update(%x: tensor<4x3xf32>, %old: tensor<4x3xf32>, %e: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %u = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<4x3xf32>) outs(%old : tensor<4x3xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<4x3xf32>
+  %y = linalg.generic {indexing_maps = [#columns, #all], iterator_types = ["parallel", "parallel"]} ins(%u : tensor<4x3xf32>) outs(%e : tensor<3x4xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %m = arith.mulf %a, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<3x4xf32>
+  return %y : tensor<3x4xf32>
+}
