@@ -105,6 +105,7 @@ def test_frexp(dtype):
 def test_angle():
     x = torch.tensor([0.0, -0.0, 1.0, -2.0, NAN, INF, -INF])
     compare(torch.angle, x)
+    compare(torch.angle, x.double(), rtol=0, atol=0)
     compare(torch.angle, x.bfloat16())
     compare(torch.angle, torch.tensor([1, 0, -3]))
     compare(torch.angle, torch.tensor([True, False]))

@@ -39,7 +39,8 @@ def angle(self: torch.Tensor) -> torch.Tensor:
         return torch.atan2(parts.select(-1, 1), parts.select(-1, 0))
     if not self.is_floating_point():
         return torch.where(self < 0, math.pi, 0.0).to(torch.get_default_dtype())
-    flat = torch.where(self < 0, math.pi, 0.0).to(self.dtype)
+    # Of numbers alone `where` makes the default dtype, which may be narrower.
+    flat = torch.where(self < 0, torch.full_like(self, math.pi), 0.0)
     return torch.where(self.isnan(), self, flat)
 
 
