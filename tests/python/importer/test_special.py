@@ -197,3 +197,15 @@ def test_the_tail_of_the_normal_distribution_keeps_its_digits():
     far = torch.tensor([-4.21, -30, float("-inf"), 30, float("inf"), float("nan")])
     want = torch.tensor([0.0, 0, 0, 2, 2, float("nan")])
     torch.testing.assert_close(compiled(far), want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_exp_and_log_of_doubles():
+    generator = torch.Generator().manual_seed(0)
+    edges = [0.0, float("inf"), float("nan"), 1e-300, 5e-324, 1e-310, 1.0, 709.78, 709.79, 745.1]
+    edges += [745.2, 1e300, 720.125, 2.2250738585072014e-308]
+    x = torch.tensor(edges, dtype=torch.float64)
+    x = torch.cat([x, torch.rand(5001, generator=generator, dtype=torch.float64) * 700])
+    x = torch.cat([x, -x, 1 / x, torch.randn(3, dtype=torch.float64)])
+    # Each is within one unit in the last place.
+    compare(lambda x: (x.exp(), x.log()), x, rtol=5e-16, atol=0)
+    compare(lambda x: x.softmax(-1), x[14:5015].view(-1, 3), rtol=2e-15, atol=0)

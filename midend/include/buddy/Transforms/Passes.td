@@ -454,12 +454,13 @@ def LowerLoops : Pass<"buddy-lower-loops", "::mlir::func::FuncOp"> {
 }
 
 def ExpandMath : Pass<"buddy-expand-math", "::mlir::func::FuncOp"> {
-  let summary = "replace f32 math functions by polynomials that vectorize";
+  let summary = "replace math functions by polynomials that vectorize";
   let description = [{
     exp, tanh and erf on f32 become polynomials of f32; sin, cos, tan, their inverses,
     sinh, cosh, exp2, expm1, logarithms and pow on f32 become arithmetic of f64 that is
-    rounded once. f16 and bf16 are computed in f32. What has no polynomial
-    (f64 among them), and angles from 2^50 on, are called from the C math library.
+    rounded once; exp and log on f64 become arithmetic of f64. f16 and bf16 are computed
+    in f32. What has no polynomial (most functions of f64), and angles from 2^50 on, are
+    called from the C math library.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::vector::VectorDialect", "::mlir::affine::AffineDialect",

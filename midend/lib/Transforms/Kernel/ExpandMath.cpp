@@ -38,6 +38,7 @@ struct ExpandMath : buddy::impl::ExpandMathBase<ExpandMath> {
     populateMathF32ExpansionPatterns(patterns, isExpanded);
     populateMathFunctionPatterns(patterns);
     populateWideFunctionPatterns(patterns);
+    populateDoubleFunctionPatterns(patterns);
     populateMathPolynomialApproximationPatterns(
         patterns, [](StringRef name) { return name == "math.exp"; });
     math::populateExpansionPatterns(patterns,

@@ -448,7 +448,9 @@ static bool isVectorMath(Operation *op) {
   Type type = getElementTypeOrSelf(op->getResult(0).getType());
   if (isMathInstruction(op))
     return type.isF32() || type.isF64() || type.isInteger();
-  return type.isF32() && isExpanded(op->getName().getStringRef());
+  StringRef name = op->getName().getStringRef();
+  return type.isF64() ? isDoubleFunction(name)
+                      : type.isF32() && isExpanded(name);
 }
 
 /// Bits lie in a byte each; buddy-expand-bools sees to their vectors.

@@ -25,6 +25,9 @@ void populateMathFunctionPatterns(mlir::RewritePatternSet &patterns);
 /// Patterns that make arithmetic of f64 of what `isWideFunction` on f32.
 void populateWideFunctionPatterns(mlir::RewritePatternSet &patterns);
 
+/// Patterns that make arithmetic of what `isDoubleFunction` on f64.
+void populateDoubleFunctionPatterns(mlir::RewritePatternSet &patterns);
+
 /// An op that stays a call: of the C library, for angles that are too large.
 inline constexpr llvm::StringLiteral kMathCall = "buddy.call";
 
@@ -55,6 +58,11 @@ inline bool isWideFunction(llvm::StringRef name) {
 /// Functions of f32 that are expanded, by the op's name.
 inline bool isExpanded(llvm::StringRef name) {
   return hasPolynomial(name) || isWideFunction(name);
+}
+
+/// Functions of f64 that are expanded, by the op's name.
+inline bool isDoubleFunction(llvm::StringRef name) {
+  return llvm::is_contained({"math.exp", "math.log"}, name);
 }
 
 /// True for a floating-point op that the C math library computes, an element

@@ -109,3 +109,14 @@ func.func @calls(%x: f64, %y: f32) -> (f64, f64, f32) {
   %c = math.acosh %y : f32
   return %a, %b, %c : f64, f64, f32
 }
+
+// Of f64 exp and log; others are the C library's.
+// CHECK-LABEL: func.func @doubles
+// CHECK-NOT:   math.{{exp|log}} 
+// CHECK:       math.sin %{{.*}} : vector<8xf64>
+func.func @doubles(%x: vector<8xf64>) -> vector<8xf64> {
+  %e = math.exp %x : vector<8xf64>
+  %l = math.log %e : vector<8xf64>
+  %s = math.sin %l : vector<8xf64>
+  return %s : vector<8xf64>
+}
