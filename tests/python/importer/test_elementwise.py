@@ -297,3 +297,19 @@ def test_angles_of_all_sizes():
     # Beyond 2^50 a vector with one such angle has its others unchanged.
     mixed = torch.where(torch.arange(20000) % 37 == 0, x * 2.0**70, x)
     compare(lambda x: (x.sin(), x.cos(), x.tan()), mixed, rtol=1e-5, atol=1e-6)
+
+
+def test_signs_of_zeros_are_eagers():
+    functions = [torch.sin, torch.tan, torch.tanh, torch.sinh, torch.asin, torch.atan, torch.erf]
+    functions += [torch.expm1, torch.log1p, torch.erfinv, torch.floor, torch.trunc, torch.sqrt]
+    functions += [F.relu, F.relu6, F.elu, F.selu, F.celu, F.tanhshrink, F.softsign, F.leaky_relu]
+    functions += [lambda x: x.clamp(0), lambda x: x.clamp(max=0), lambda x: x.clamp(-1, 1)]
+    zeros = torch.tensor([-0.0, 0.0] * 20 + [-0.0])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        compare(lambda x: torch.stack([f(x).signbit() for f in functions]), zeros.to(dtype))
+
+
+def test_clamps_keep_nan_and_take_it_from_bounds():
+    x = torch.tensor([float("nan"), -2.0, 0.5, float("inf")])
+    compare(lambda x: (x.clamp(-1, 1), F.relu(x), x.clamp(float("nan"), 1), x.clamp(min=3)), x)
+    compare(lambda x, low: (x.clamp(min=low), x.clamp(low, low + 1)), x, x.flip(0))

@@ -134,6 +134,8 @@ BUDDY_MATH_EXPORT double buddy_special_polygamma(double n, double x) {
 }
 
 BUDDY_MATH_EXPORT double buddy_special_erfinv(double x) {
+  if (x == 0)
+    return x; // -0 too
   if (std::fabs(x) == 1)
     return std::copysign(kInfinity, x);
   return std::fabs(x) < 1 ? boost::math::erf_inv(x, Quiet()) : NAN;

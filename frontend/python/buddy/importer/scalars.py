@@ -271,6 +271,16 @@ def minimum(dtype: torch.dtype, a: ir.Value, b: ir.Value) -> ir.Value:
     return arith.minui(a, b) if types.is_unsigned(dtype) else arith.minsi(a, b)
 
 
+def at_least(dtype: torch.dtype, x: ir.Value, low: ir.Value) -> ir.Value:
+    """x, or a bound that is no NaN where x is below it; -0 is not below 0, and NaN stays."""
+    return arith.select(compare("lt", x, low, dtype), low, x)
+
+
+def at_most(dtype: torch.dtype, x: ir.Value, high: ir.Value) -> ir.Value:
+    """x, or a bound that is no NaN where x is above it."""
+    return arith.select(compare("gt", x, high, dtype), high, x)
+
+
 def lowest(dtype: torch.dtype) -> Any:
     """Return the identity of `maximum`."""
     if types.is_float(dtype):

@@ -71,11 +71,13 @@ struct ExpandTanh : OpRewritePattern<math::TanhOp> {
     Value x = op.getOperand(), size = f.abs(x), square = f.mul(x, x);
     Value p = f.polynomial(square, {-0.3333326f, 0.1333083f, -0.05368802f,
                                     0.02046942f, -0.00551517f});
-    Value near = f.fma(f.mul(p, square), x, x);
+    Value near = f.fma(f.mul(p, square), size, size);
     Value one = f.constant(1);
     Value far =
         f.sub(one, f.div(f.constant(2), f.add(f.exp(f.add(size, size)), one)));
-    rewriter.replaceOp(op, f.choose(x, size, 0.625f, far, near));
+    // The sign last: that of -0 too.
+    Value result = f.select(f.less(f.constant(0.625f), size), far, near);
+    rewriter.replaceOp(op, f.withSign(result, x));
     return success();
   }
 };

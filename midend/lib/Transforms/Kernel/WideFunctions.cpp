@@ -71,7 +71,8 @@ public:
     Value c = polynomial(square,
                          {1, -0.5, 0.04166666661922256, -0.0013888883440004978,
                           2.4799436823934322e-05, -2.7203337914220705e-07});
-    return {fma(mul(r, square), s, r), c, quadrant};
+    // So that the sine of -0 is -0.
+    return {mul(r, fma(square, s, constant(1))), c, quadrant};
   }
   /// The sine of an angle in some quadrant more.
   Value turned(const Angle &angle, int64_t more) {
@@ -117,7 +118,8 @@ public:
   /// e^x - 1, near 0 with all its digits.
   Value expm1(Value x) {
     auto [scale, excess] = powerOfTwo(mul(x, constant(M_LOG2E)));
-    return fma(scale, excess, sub(scale, constant(1)));
+    Value result = fma(scale, excess, sub(scale, constant(1)));
+    return select(equal(x, constant(0)), x, result); // -0 too
   }
 
   /// log(1 + x). The sum's rounding is made up for as W. Kahan does (HP-15C

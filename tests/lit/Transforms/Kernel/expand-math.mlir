@@ -5,8 +5,8 @@
 // CHECK-NOT:   math.tanh
 // CHECK:       arith.divf
 // CHECK:       %[[FAR:.*]] = arith.cmpf olt, %{{.*}} : vector<8xf32>
-// CHECK:       %[[SIGNED:.*]] = math.copysign
-// CHECK:       arith.select %[[FAR]], %[[SIGNED]], %{{.*}} : vector<8xi1>, vector<8xf32>
+// CHECK:       %[[SIZE:.*]] = arith.select %[[FAR]], %{{.*}} : vector<8xi1>, vector<8xf32>
+// CHECK:       math.copysign %[[SIZE]], %arg0
 func.func @tanh(%x: vector<8xf32>) -> vector<8xf32> {
   %y = math.tanh %x : vector<8xf32>
   return %y : vector<8xf32>

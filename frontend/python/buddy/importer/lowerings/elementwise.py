@@ -432,13 +432,15 @@ def _masked_fill(b: Builder, x: Tensor, mask: Tensor, value: Any) -> Tensor:
 @lowers(aten.clamp.default, aten.clamp.Tensor)
 def _clamp(b: Builder, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     bounds = [bound for bound in (low, high) if bound is not None]
+    # Of a bound that is NaN the result is NaN.
+    known = all(isinstance(bound, (int, float)) and bound == bound for bound in bounds)
 
     def emit(dtype: torch.dtype, value: ir.Value, *limits: ir.Value) -> ir.Value:
         remaining = iter(limits)
         if low is not None:
-            value = scalars.maximum(dtype, value, next(remaining))
+            value = (scalars.at_least if known else scalars.maximum)(dtype, value, next(remaining))
         if high is not None:
-            value = scalars.minimum(dtype, value, next(remaining))
+            value = (scalars.at_most if known else scalars.minimum)(dtype, value, next(remaining))
         return value
 
     return elementwise(b, [x, *bounds], emit)

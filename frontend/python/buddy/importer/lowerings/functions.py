@@ -27,7 +27,7 @@ def silu(dtype: torch.dtype, x: ir.Value) -> ir.Value:
 
 
 def relu(dtype: torch.dtype, x: ir.Value) -> ir.Value:
-    return scalars.maximum(dtype, x, scalars.constant(0, dtype))
+    return scalars.at_least(dtype, x, scalars.constant(0, dtype))
 
 
 def sign(dtype: torch.dtype, x: ir.Value) -> ir.Value:
