@@ -209,3 +209,8 @@ def test_exp_and_log_of_doubles():
     # Each is within one unit in the last place.
     compare(lambda x: (x.exp(), x.log()), x, rtol=5e-16, atol=0)
     compare(lambda x: x.softmax(-1), x[14:5015].view(-1, 3), rtol=2e-15, atol=0)
+
+
+def test_digamma_beside_poles():
+    x = [-1 - 2**-52, -2 - 2**-51, -1 + 2**-53, -1e-300, -0.5, -30.25]
+    compare(torch.digamma, torch.tensor(x, dtype=torch.float64), rtol=1e-14, atol=1e-14)

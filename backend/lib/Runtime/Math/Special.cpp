@@ -78,6 +78,9 @@ BUDDY_MATH_EXPORT double buddy_special_digamma(double x) {
     return NAN;
   if (std::isinf(x))
     return x > 0 ? x : NAN;
+  if (x < 0) // by reflection, with a pole's distance exact (DLMF 5.5.4)
+    return boost::math::digamma(1 - x, Quiet()) -
+           kPi / std::tan(kPi * (x - std::trunc(x)));
   return boost::math::digamma(x, Quiet());
 }
 
