@@ -2,7 +2,7 @@
 //
 // Enters: math.tanh, math.erf and 1 + erf on f32, scalars or vectors. Leaves:
 // arithmetic and math.exp, which upstream's patterns expand. Upstream's own
-// approximations of the two err by four units in the last place, these by 1.4 at most.
+// approximations of the two err by four units in the last place, these by 1.4.
 //
 // Near zero both are odd polynomials; beyond, where 1 is close, the distance to
 // 1 is computed, of which the error hardly counts: tanh(t) = 1 - 2 / (exp(2 t)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -188,10 +189,25 @@ def _check_time(b: Builder, time: Any) -> None:
     b.check(some, EMPTY, precondition=True)
 
 
-# From the gradients of the new h, and c (LSTM), the gates' parts of the input and of the state, the
-# old c (LSTM) or h and the new one, to the gradients of the gates' parts of the input, then of the
-# state's where it is another (GRU's last), then of the old c (LSTM) or directly of the old h (GRU).
-Back = Callable[[torch.dtype, Gates, Gates, Gates, ir.Value, ir.Value], list[ir.Value]]
+@dataclass(frozen=True)
+class _Moment:
+    """One step's elements on the way back, in a dtype.
+
+    d: the gradients of the new h, and c (LSTM). x, y: the gates' parts of the input and of the
+    state. old: c (LSTM) or h before the step; new: after it.
+    """
+
+    dtype: torch.dtype
+    d: Gates
+    x: Gates
+    y: Gates
+    old: ir.Value
+    new: ir.Value
+
+
+# To the gradients of the gates' parts of the input, then of the state's where it is another (GRU's
+# last), then of the old c (LSTM) or directly of the old h (GRU).
+Back = Callable[[_Moment], list[ir.Value]]
 
 
 def _product(*factors: ir.Value) -> ir.Value:
@@ -206,66 +222,38 @@ def _rest(dtype: torch.dtype, x: ir.Value) -> ir.Value:
     return arith.subf(scalars.constant(1.0, dtype), x)
 
 
-def _lstm_back(
-    dtype: torch.dtype,
-    d: Gates,
-    x: Gates,
-    y: Gates,
-    old: ir.Value,
-    new: ir.Value,
-) -> list[ir.Value]:
-    i, f, g, o = (arith.addf(a, b) for a, b in zip(x, y, strict=True))
-    i, f, o = (sigmoid(dtype, gate) for gate in (i, f, o))
-    g, shown, (d_h, d_c) = math.tanh(g), math.tanh(new), d
-    d_c = arith.addf(d_c, _product(d_h, o, _rest(dtype, arith.mulf(shown, shown))))
+def _lstm_back(m: _Moment) -> list[ir.Value]:
+    i, f, g, o = (arith.addf(a, b) for a, b in zip(m.x, m.y, strict=True))
+    i, f, o = (sigmoid(m.dtype, gate) for gate in (i, f, o))
+    g, shown, (d_h, d_c) = math.tanh(g), math.tanh(m.new), m.d
+    d_c = arith.addf(d_c, _product(d_h, o, _rest(m.dtype, arith.mulf(shown, shown))))
     return [
-        _product(d_c, g, i, _rest(dtype, i)),
-        _product(d_c, old, f, _rest(dtype, f)),
-        _product(d_c, i, _rest(dtype, arith.mulf(g, g))),
-        _product(d_h, shown, o, _rest(dtype, o)),
+        _product(d_c, g, i, _rest(m.dtype, i)),
+        _product(d_c, m.old, f, _rest(m.dtype, f)),
+        _product(d_c, i, _rest(m.dtype, arith.mulf(g, g))),
+        _product(d_h, shown, o, _rest(m.dtype, o)),
         arith.mulf(d_c, f),
     ]
 
 
-def _gru_back(
-    dtype: torch.dtype,
-    d: Gates,
-    x: Gates,
-    y: Gates,
-    old: ir.Value,
-    new: ir.Value,
-) -> list[ir.Value]:
-    r, z = (sigmoid(dtype, arith.addf(x[gate], y[gate])) for gate in (0, 1))
-    n = math.tanh(arith.addf(x[2], arith.mulf(r, y[2])))
-    (d_h,) = d
-    d_n = _product(d_h, _rest(dtype, z), _rest(dtype, arith.mulf(n, n)))
-    d_r = _product(d_n, y[2], r, _rest(dtype, r))
-    d_z = _product(d_h, arith.subf(old, n), z, _rest(dtype, z))
+def _gru_back(m: _Moment) -> list[ir.Value]:
+    r, z = (sigmoid(m.dtype, arith.addf(m.x[gate], m.y[gate])) for gate in (0, 1))
+    n = math.tanh(arith.addf(m.x[2], arith.mulf(r, m.y[2])))
+    (d_h,) = m.d
+    d_n = _product(d_h, _rest(m.dtype, z), _rest(m.dtype, arith.mulf(n, n)))
+    d_r = _product(d_n, m.y[2], r, _rest(m.dtype, r))
+    d_z = _product(d_h, arith.subf(m.old, n), z, _rest(m.dtype, z))
     return [d_r, d_z, d_n, arith.mulf(d_n, r), arith.mulf(d_h, z)]
 
 
-def _tanh_back(
-    dtype: torch.dtype,
-    d: Gates,
-    x: Gates,
-    y: Gates,
-    old: ir.Value,
-    new: ir.Value,
-) -> list[ir.Value]:
-    return [arith.mulf(d[0], _rest(dtype, arith.mulf(new, new)))]
+def _tanh_back(m: _Moment) -> list[ir.Value]:
+    return [arith.mulf(m.d[0], _rest(m.dtype, arith.mulf(m.new, m.new)))]
 
 
-def _relu_back(
-    dtype: torch.dtype,
-    d: Gates,
-    x: Gates,
-    y: Gates,
-    old: ir.Value,
-    new: ir.Value,
-) -> list[ir.Value]:
-    zero = scalars.constant(0.0, dtype)
-    kept = arith.cmpf(arith.CmpFPredicate.UGT, new, zero)  # a NaN keeps it, as in eager
-    return [arith.select(kept, d[0], zero)]
+def _relu_back(m: _Moment) -> list[ir.Value]:
+    zero = scalars.constant(0.0, m.dtype)
+    kept = arith.cmpf(arith.CmpFPredicate.UGT, m.new, zero)  # a NaN keeps it, as in eager
+    return [arith.select(kept, m.d[0], zero)]
 
 
 _BACK: dict[str, Back] = {
@@ -326,7 +314,8 @@ def _recurrence_backward(
             elif kind == "gru":
                 d[0] = arith.addf(d[0], e[2])
             gates = e[-2 - len(parts) : -2]
-            return _BACK[kind](compute, d, gates[:count], gates[count:], old, new)
+            x, y = gates[:count], gates[count:]
+            return _BACK[kind](_Moment(compute, d, x, y, old, new))
 
         inputs = [d_output, later[0], *d_cell, *later[1:], *parts, old_row, new_row]
         results = steps.elementwise(inputs, count + apart + beside, cell)
