@@ -345,6 +345,14 @@ def test_embedding_bag(mode, dtype):
     compare(lambda i, w, o: F.embedding_bag(i, w, o, mode=mode), index[:0], weight, offsets[:0])
 
 
+@pytest.mark.parametrize("offsets", [[1, 2], [0, 5], [0, 3, 2], [0, -1]])
+def test_offsets_that_are_no_bags(offsets):
+    weight, index = torch.randn(7, 5), torch.tensor([0, 6, 3, 3])
+    compiled, _ = compile_with(lambda i, w, o: F.embedding_bag(i, w, o, mode="sum"))
+    with pytest.raises(CheckFailed, match="offset"):
+        compiled(index, weight, torch.tensor(offsets))
+
+
 def test_weighted_embedding_bag_and_renorm():
     weight, index = torch.randn(7, 5), torch.tensor([0, 6, 3, 3, 2])
 

@@ -41,6 +41,10 @@ def embedding_bag(
         offsets = offsets.narrow(0, 0, offsets.shape[0] - 1)
     bags = offsets.shape[0]
     starts = torch.cat([offsets, offsets.new_full((1,), count)])
+    first = (offsets[:1] == 0).all()
+    torch._assert_async(first, "embedding_bag: the first offset is not 0")
+    ascending = (starts[1:] >= starts[:-1]).all()
+    torch._assert_async(ascending, "embedding_bag: offsets descend, or are beyond the indices")
     owner = _owner(offsets, count)
     if padding_idx >= 0:
         used = indices != padding_idx
