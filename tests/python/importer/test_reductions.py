@@ -4,6 +4,12 @@ import pytest
 import torch
 from harness import compare
 
+NAN, INF = float("nan"), float("inf")
+SORTED = [
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32),
+    *(torch.int8, torch.uint8, torch.bool),
+]
+
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_float_reductions(dtype):
@@ -97,6 +103,33 @@ def test_sorting_is_stable_and_puts_nan_last():
         )
 
     compare(function, x, torch.randperm(45).reshape(5, 9).float())
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", SORTED, ids=str)
+def test_sorting_has_eagers_places_and_bits(dtype, descending):
+    def function(x):
+        return torch.sort(x, stable=True, descending=descending)
+
+    def numbers(length):
+        generator = torch.Generator().manual_seed(length)
+        choice = torch.rand(3, length, generator=generator)
+        if dtype.is_floating_point:
+            few = torch.randint(-4, 5, (3, length), generator=generator) * 0.25
+            x = few.where(choice > 0.2, few * 1e-3).masked_fill(choice > 0.8, -0.0)
+            x = x.masked_fill(choice > 0.9, NAN).masked_fill(choice > 0.95, -INF)
+            return x.masked_fill(choice > 0.97, INF).to(dtype)
+        if dtype is torch.bool:
+            return choice > 0.5
+        range_ = torch.iinfo(dtype)
+        x = torch.randint(range_.min, range_.max, (3, length), generator=generator, dtype=dtype)
+        return x.where(choice > 0.4, x.flip(-1))
+
+    lengths = (2, 3, 5, 8, 17, 31, 64, 100, 1000)
+    more = [[numbers(length)] for length in lengths]
+    compare(function, numbers(16), more=more, dynamic=True, rtol=0, atol=0)
+    if dtype.is_floating_point:
+        compare(lambda x: function(x)[0].nan_to_num(3.0).signbit(), numbers(40))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 17])
