@@ -21,14 +21,14 @@ Before = Callable[[ir.Value, ir.Value], ir.Value]
 
 @lowers(aten.sort.default)
 def _sort(b: Builder, x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
-    return sort(b, x, dim, descending)
+    return sort(b, x, dim, descending, b.is_used(1))
 
 
 @lowers(aten.sort.stable)
 def _sort_stable(
     b: Builder, x: Tensor, stable: Any = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return sort(b, x, dim, descending)
+    return sort(b, x, dim, descending, b.is_used(1))
 
 
 @lowers(aten.argsort.default)
@@ -47,9 +47,12 @@ def before(dtype: torch.dtype, a: ir.Value, b_: ir.Value, descending: bool) -> i
     return arith.andi(greater, arith.cmpf(arith.CmpFPredicate.ORD, a, a))
 
 
-def sort(b: Builder, x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
+def sort(
+    b: Builder, x: Tensor, dim: int, descending: bool, places_used: bool = True
+) -> tuple[Tensor, Tensor]:
     """Return (sorted values, their indices) along a dimension; stable.
 
+    Indices that are not used are any.
     Bottom-up merge sort: runs of 1, 2, 4, ... are merged into a second buffer and back by turns.
     Whole runs are merged from both ends at once, as in quadsort (I. van den Hoven: parity merge).
     """
@@ -61,14 +64,16 @@ def sort(b: Builder, x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Ten
     back = [order.index(i) for i in range(x.rank)]
     rows = b.plain(x.permute(order))
 
+    def stands_before(first: ir.Value, second: ir.Value) -> ir.Value:
+        return before(rows.dtype, first, second, descending)
+
     if types.bit_width(rows.dtype) <= 32:
         values, places = _sort_words(b, rows, descending)
-    else:
-
-        def stands_before(first: ir.Value, second: ir.Value) -> ir.Value:
-            return before(rows.dtype, first, second, descending)
-
+    elif places_used:
         values, places = merge_sort(b, rows, stands_before)
+    else:
+        (values,) = _merge_rows(b, [rows], stands_before)
+        places = positions(b, rows)
     results = (
         Tensor.plain(values, rows.dtype, rows.shape).permute(back),
         Tensor.plain(places, torch.int64, rows.shape).permute(back),
