@@ -263,3 +263,10 @@ def test_the_fma_loop_computes_every_sum() -> None:
     a, b, *sums = x.view(-1, length)
     expected = sum(sums) + peaks._SUMS * steps * a * b
     assert torch.equal(out, expected.expand(2, -1))
+
+
+def test_results_of_bits_are_compared() -> None:
+    flags = torch.tensor([True, False, True])
+    assert ours.check_same("case", {"buddy": lambda: flags, "eager": lambda: flags}, "eager") == 0
+    with pytest.raises(ours.BundleError, match="buddy's result differs"):
+        ours.check_same("case", {"buddy": lambda: ~flags, "eager": lambda: flags}, "eager")

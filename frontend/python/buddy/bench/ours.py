@@ -161,12 +161,13 @@ def check_same(case: str, calls: dict[str, Call], reference: str) -> float:
     if one is wrong.
     """
     expected = calls[reference]().clone()
-    scale = float(expected.abs().max()) if expected.numel() else 0.0
+    exact = torch.complex128 if expected.is_complex() else torch.float64
+    wide = expected.to(exact)
+    scale = float(wide.abs().max()) if wide.numel() else 0.0
     worst = 0.0
     for name, call in calls.items():
         result = call()
-        exact = torch.complex128 if expected.is_complex() else torch.float64
-        error = result.reshape(expected.shape).to(exact) - expected.to(exact)
+        error = result.reshape(expected.shape).to(exact) - wide
         difference = float(error.abs().max()) if error.numel() else 0.0
         relative = difference / scale if scale else difference
         if not relative <= _TOLERANCE.get(expected.dtype, 0.0):
