@@ -385,8 +385,8 @@ def LowerForalls : Pass<"buddy-lower-foralls", "::mlir::func::FuncOp"> {
     The importer writes what is done row by row (sorting, bags of embeddings) as an
     `scf.forall`. On buffers it becomes a parallel region with as many threads as the
     elements it touches are worth; what is inside stays sequential. Buffers of an iteration
-    become the thread's. A loop with a buffer whose size is known only inside, or with a
-    mapping, stays.
+    become the thread's. A loop with a buffer whose size is known only inside, with a
+    mapping, or in a parallel region already, stays.
 
     ```mlir
     scf.forall (%i) in (%n) { … memref.subview %x[%i, 0] … }

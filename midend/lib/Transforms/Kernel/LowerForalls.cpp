@@ -14,7 +14,6 @@
 #include "mlir/Dialect/OpenMP/OpenMPDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 
 namespace buddy {
 #define GEN_PASS_DEF_LOWERFORALLS
@@ -62,7 +61,9 @@ namespace {
 struct LowerForalls : buddy::impl::LowerForallsBase<LowerForalls> {
   /// Its buffers can be each thread's, made once before the iterations.
   static bool canBeParallel(scf::ForallOp loop) {
-    if (loop.getNumResults() != 0 || loop.getMapping().has_value())
+    // In a region already, sizes may be known too late for its buffers.
+    if (loop.getNumResults() != 0 || loop.getMapping().has_value() ||
+        loop->getParentOfType<omp::ParallelOp>())
       return false;
     return !loop.getBody()
                 ->walk([&](memref::AllocOp alloc) {

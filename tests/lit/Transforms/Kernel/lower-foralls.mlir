@@ -55,3 +55,21 @@ func.func @mapped(%x: memref<8xf32>, %v: f32) {
   } {mapping = [#gpu.thread<x>]}
   return
 }
+
+// -----
+
+// A region has its threads already, and the size is known in it only.
+// CHECK-LABEL: func.func @in_a_region
+// CHECK:       omp.parallel {
+// CHECK:         scf.forall
+// CHECK-NOT:   omp.parallel
+func.func @in_a_region(%sizes: memref<8xindex>, %at: index) {
+  omp.parallel {
+    %size = memref.load %sizes[%at] : memref<8xindex>
+    scf.forall (%i) in (8) {
+      %own = memref.alloc(%size) : memref<?xf32>
+    }
+    omp.terminator
+  }
+  return
+}
