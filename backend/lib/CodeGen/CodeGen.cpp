@@ -228,9 +228,6 @@ static Error emitObjects(Module &module, const buddy::TargetInfo &target,
                          unsigned optLevel, StringRef output, bool split,
                          SmallVectorImpl<std::string> &objects) {
   using buddy::OptimizerStage;
-  auto machine = createTargetMachine(target, optLevel);
-  if (!machine)
-    return machine.takeError();
   unsigned parts = 1;
   std::optional<OptimizerStage> left;
   if (split && optLevel > 0 && llvm_is_multithreaded() &&
@@ -238,6 +235,9 @@ static Error emitObjects(Module &module, const buddy::TargetInfo &target,
     // What is called by name is inlined here; functions that threads run are
     // called by address. So nothing is left to do on the module as a whole, and
     // its parts can be finished at once.
+    auto machine = createTargetMachine(target, optLevel);
+    if (!machine)
+      return machine.takeError();
     buddy::optimizeModule(module, **machine, optLevel,
                           OptimizerStage::Simplification);
     left = OptimizerStage::Optimization;
