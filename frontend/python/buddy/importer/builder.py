@@ -315,6 +315,8 @@ class Builder:
 
     def part(self, source: Tensor, at: Sequence[ir.Value]) -> ir.Value:
         """Return a plain tensor's part at indices of its first dimensions, without these."""
+        if 0 in source.shape:  # offsets that are the size are no valid ones
+            return self.empty(source.shape[len(at) :], source.dtype)
         return self._part(source.base, source.dtype, source.shape, at)[0]
 
     def _part(

@@ -16,7 +16,6 @@ from .. import scalars, types
 from ..builder import PARALLEL, Builder
 from ..errors import Unsupported
 from ..registry import lowers
-from ..shapes import squeeze
 from ..values import Tensor
 from .contraction import contract, linear
 from .functions import relu, sigmoid
@@ -60,12 +59,9 @@ class _Rows:
     def empty(self) -> ir.Value:
         return self.b.empty((self.time, *self.shape), self.dtype)
 
-    def read(self, rows: ir.Value, moment: Any) -> Tensor:
+    def read(self, rows: ir.Value, moment: ir.Value) -> Tensor:
         source = Tensor.plain(rows, self.dtype, (self.time, *self.shape))
-        rank = len(self.shape)
-        offsets = [moment, *[0] * rank]
-        row = self.b.extract_slice(source, offsets, [1, *self.shape], [1] * (rank + 1))
-        return squeeze(self.b, row, [0])
+        return Tensor.plain(self.b.part(source, [moment]), self.dtype, source.shape[1:])
 
     def write(self, row: ir.Value, rows: ir.Value, moment: Any) -> ir.Value:
         offsets = [moment, *[0] * len(self.shape)]
