@@ -34,11 +34,7 @@ constexpr double kLeastNormal = 2.2250738585072014e-308;
 
 class Double : public Formula {
 public:
-  Double(OpBuilder &b, Location loc, Type type)
-      : Formula(b, loc, type), bits(b.getI64Type()) {
-    if (auto vector = dyn_cast<VectorType>(type))
-      bits = vector.clone(bits);
-  }
+  using Formula::Formula;
 
   Value exponential(Value x) {
     // Beyond, the result is infinite or 0 all the same.
@@ -86,18 +82,11 @@ public:
   }
 
 private:
-  Value integer(int64_t value) {
-    return splat(b.getI64IntegerAttr(value), bits);
-  }
-  Value toBits(Value x) { return make<arith::BitcastOp>(bits, x); }
-  Value fromBits(Value x) { return make<arith::BitcastOp>(type, x); }
   /// 2^n.
   Value power(Value n) {
     Value shifted = make<arith::ShLIOp>(n, integer(52));
     return fromBits(make<arith::AddIOp>(toBits(constant(1)), shifted));
   }
-
-  Type bits;
 };
 
 template <class Op, Value (Double::*formula)(Value)>

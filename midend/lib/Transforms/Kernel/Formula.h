@@ -80,6 +80,21 @@ protected:
     return make<mlir::arith::ConstantOp>(value);
   }
 
+  /// The integers that hold the numbers' bits.
+  mlir::Type bitsType() {
+    mlir::Type element =
+        b.getIntegerType(getElementTypeOrSelf(type).getIntOrFloatBitWidth());
+    if (auto vector = mlir::dyn_cast<mlir::VectorType>(type))
+      return vector.clone(element);
+    return element;
+  }
+  Value toBits(Value x) { return make<mlir::arith::BitcastOp>(bitsType(), x); }
+  Value fromBits(Value x) { return make<mlir::arith::BitcastOp>(type, x); }
+  Value integer(int64_t value) {
+    mlir::Type bits = bitsType();
+    return splat(b.getIntegerAttr(getElementTypeOrSelf(bits), value), bits);
+  }
+
   mlir::OpBuilder &b;
   mlir::Location loc;
   mlir::Type type;

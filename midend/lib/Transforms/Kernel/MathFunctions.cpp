@@ -27,6 +27,7 @@ bool isSingle(Operation *op) {
   return getElementTypeOrSelf(op->getResult(0).getType()).isF32();
 }
 
+/// Arithmetic of f32.
 class SingleFormula : public Formula {
 public:
   using Formula::Formula;
@@ -45,18 +46,7 @@ public:
     Value exponent = make<arith::ShLIOp>(toBits(shifted), integer(23));
     // Multiplied, which keeps NaN.
     Value scale = make<arith::SubIOp>(toBits(constant(1)), exponent);
-    return mul(p, make<arith::BitcastOp>(type, scale));
-  }
-
-private:
-  Value integer(int32_t value) {
-    return splat(b.getI32IntegerAttr(value), bitsType());
-  }
-  Value toBits(Value x) { return make<arith::BitcastOp>(bitsType(), x); }
-  Type bitsType() {
-    if (auto vector = dyn_cast<VectorType>(type))
-      return vector.clone(b.getI32Type());
-    return b.getI32Type();
+    return mul(p, fromBits(scale));
   }
 };
 

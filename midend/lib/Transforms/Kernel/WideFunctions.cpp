@@ -42,8 +42,7 @@ class Wide : public Formula {
 public:
   /// `type`: f32 or a vector of it.
   Wide(OpBuilder &b, Location loc, Type type)
-      : Formula(b, loc, like(type, b.getF64Type())),
-        bits(like(type, b.getI64Type())) {}
+      : Formula(b, loc, like(type, b.getF64Type())) {}
 
   Value widen(Value x) { return make<arith::ExtFOp>(type, x); }
 
@@ -210,11 +209,6 @@ private:
       return vector.clone(element);
     return element;
   }
-  Value integer(int64_t value) {
-    return splat(b.getI64IntegerAttr(value), bits);
-  }
-  Value toBits(Value x) { return make<arith::BitcastOp>(bits, x); }
-  Value fromBits(Value x) { return make<arith::BitcastOp>(type, x); }
   Value isSet(Value number, int64_t bit) {
     Value masked = make<arith::AndIOp>(number, integer(bit));
     return make<arith::CmpIOp>(arith::CmpIPredicate::ne, masked, integer(0));
@@ -228,8 +222,6 @@ private:
     return make<arith::XOrIOp>(condition,
                                splat(b.getBoolAttr(true), condition.getType()));
   }
-
-  Type bits;
 };
 
 Value wideResult(Wide &w, Operation *op) {
